@@ -5,7 +5,7 @@
 #define TRANSOM_ERR_H
 
 #define TR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
-#define TR_MUST_CHECK __attribute__((warn_unused_result))
+#define TR_MUST_CHECK        __attribute__((warn_unused_result))
 
 /* Lives in the caller's memory, so that reporting a failure never allocates. */
 struct err {

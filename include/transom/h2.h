@@ -74,7 +74,8 @@ struct tr_h2_options {
     uint32_t stream_window;   /* bytes; 0: 256 KiB */
     uint32_t session_window;  /* bytes; 0: 4 MiB */
     uint32_t max_head_bytes;  /* header list of one head; 0: 64 KiB */
-    size_t stream_high_water; /* queued bytes per stream at which tr_h2_write() says stop; 0: 256 KiB */
+    size_t stream_high_water; /* queued bytes per stream at which tr_h2_write() says stop; 0: 256
+                                 KiB */
 };
 
 /* Create a session; the peer's preface or ours is produced at the first tr_h2_writable().
@@ -121,6 +122,7 @@ void tr_h2_end(struct tr_h2_stream *st, const struct tr_h2_field *trailers, size
 void tr_h2_reset(struct tr_h2_stream *st, uint32_t code);
 /* n body bytes were dealt with: the peer may send as many more. */
 void tr_h2_stream_consume(struct tr_h2_stream *st, size_t n);
-size_t tr_h2_stream_queued(const struct tr_h2_stream *st); /* bytes waiting in tr_h2_write()'s queue */
+size_t
+tr_h2_stream_queued(const struct tr_h2_stream *st); /* bytes waiting in tr_h2_write()'s queue */
 
 #endif

@@ -9,10 +9,11 @@
 #include <uv.h>
 #include "transom/err.h"
 
-#define TR_KEY_ROUTES        "transom:routes"        /* hash: label -> route record */
-#define TR_KEY_ROUTE_CHANGES "transom:route-changes" /* stream: fields "label", "route" ("" = gone) */
-#define TR_KEY_EVENTS        "transom:events"        /* stream: field "event" (JSON) */
-#define TR_KEY_IDLE          "transom:idle"          /* sorted set: label by deadline (unix ms) */
+#define TR_KEY_ROUTES "transom:routes" /* hash: label -> route record */
+#define TR_KEY_ROUTE_CHANGES                                                                       \
+    "transom:route-changes"                   /* stream: fields "label", "route" ("" = gone) */
+#define TR_KEY_EVENTS        "transom:events" /* stream: field "event" (JSON) */
+#define TR_KEY_IDLE          "transom:idle"   /* sorted set: label by deadline (unix ms) */
 #define TR_ROUTE_CHANGES_MAX 100000
 #define TR_EVENTS_MAX        10000
 #define TR_LABEL_LEN         16
@@ -57,9 +58,9 @@ struct redisReply;
 typedef void (*tr_redis_reply_cb)(struct redisReply *reply, void *arg); /* NULL: connection lost */
 
 struct tr_redis_cbs {
-    void (*on_up)(struct tr_redis *r, void *arg);                     /* connected (again) */
-    void (*on_down)(struct tr_redis *r, const char *why, void *arg);  /* lost, or a try failed */
-    void (*on_close)(struct tr_redis *r, void *arg);                  /* last event; then freed */
+    void (*on_up)(struct tr_redis *r, void *arg);                    /* connected (again) */
+    void (*on_down)(struct tr_redis *r, const char *why, void *arg); /* lost, or a try failed */
+    void (*on_close)(struct tr_redis *r, void *arg);                 /* last event; then freed */
 };
 TR_MUST_CHECK int tr_redis_open(uv_loop_t *loop, const char *url, const struct tr_redis_cbs *cbs,
                                 void *arg, struct tr_redis **out, struct err *err);
