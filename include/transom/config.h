@@ -22,7 +22,8 @@ TR_MUST_CHECK int tr_config_parse(const char *name, const char *text, size_t len
 void tr_config_free(struct tr_config *config);
 
 /* Values by dotted name, e.g. "gateway.http". An unknown name or wrong type is a bug (assert).
- * Strings are borrowed from the configuration and never NULL ("" when unset). */
+ * Strings are borrowed from the configuration and never NULL ("" when unset). preview_domain and
+ * node.name are never "": left empty, they are filled in from domain and from the host's name. */
 const char *tr_config_str(const struct tr_config *config, const char *name);
 int64_t tr_config_int(const struct tr_config *config, const char *name);
 bool tr_config_bool(const struct tr_config *config, const char *name);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* What the mains of both daemons have in common: command line, configuration, log, readiness. */
+#ifndef TRANSOM_DAEMON_H
+#define TRANSOM_DAEMON_H
+
+#include "transom/config.h"
+
+#define TR_CONFIG_DEFAULT_PATH "/etc/transom/transom.yaml"
+
+struct tr_daemon {
+    const char *program;   /* "transom-gateway" */
+    const char *component; /* name in log lines, "gateway" */
+    const char *purpose;   /* one sentence for --help */
+    /* Further checks of a configuration that parses (files exist, values agree); may be NULL.
+     * Runs at each start and for -n; has no other effect. */
+    int (*check)(const struct tr_config *config, struct err *err);
+};
+
+/* Deal with the whole command line: -f FILE, -n/--check, -d, -v, --help, --version. Reads the
+ * configuration (the default file may be missing), sets up the log and ignores SIGPIPE.
+ * Returns -1: go on, *config is the caller's. Else the process's exit status (0 after --help,
+ * --version and a good -n; 1 for a fault, 2 for wrong usage); all was said and *config is NULL. */
+TR_MUST_CHECK int tr_daemon_start(int argc, char **argv, const struct tr_daemon *daemon,
+                                  struct tr_config **config);
+
+/* Tell the service manager named by NOTIFY_SOCKET, if any, e.g. "READY=1". Failures are not
+ * errors: nobody depends on it. */
+void tr_daemon_notify(const char *state);
+
+#endif
