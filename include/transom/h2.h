@@ -2,8 +2,9 @@
 /* An HTTP/2 session (RFC 9113) over any byte stream: nghttp2 underneath, the transport on top is
  * the caller's. Adapters for libuv streams and for the machine channel are in h2_uv.h.
  *
- * One thread. No callback runs from inside a tr_h2_* call except tr_h2_feed() and tr_h2_writable(),
- * tr_h2_abort() (closes streams) and tr_h2_free(). */
+ * One thread. No callback runs from inside a tr_h2_* call except tr_h2_feed(), tr_h2_writable(),
+ * tr_h2_run(), tr_h2_abort() (closes streams) and tr_h2_free(). Any call is allowed from inside a
+ * callback but tr_h2_feed(); tr_h2_abort() then takes effect when the callback has returned. */
 #ifndef TRANSOM_H2_H
 #define TRANSOM_H2_H
 
@@ -48,7 +49,8 @@ struct tr_h2_stream_cbs {
     /* Body bytes (borrowed). The peer may send only as much as was given back with
      * tr_h2_stream_consume(): call it when the bytes have left, at once or later. */
     void (*on_data)(struct tr_h2_stream *st, const uint8_t *data, size_t len, void *arg);
-    /* The peer's side is complete; trailers is NULL when there were none. */
+    /* The peer's side is complete; trailers is NULL when there were none. Runs for every stream
+     * that gets this far, also right after a head whose end was true. */
     void (*on_end)(struct tr_h2_stream *st, const struct tr_h2_head *trailers, void *arg);
     /* The bytes queued for sending fell to the low-water mark after tr_h2_write() said stop. */
     void (*on_drain)(struct tr_h2_stream *st, void *arg);
@@ -61,9 +63,12 @@ struct tr_h2_cbs {
      * with tr_h2_respond()/tr_h2_reset(). end: no body follows. */
     void (*on_request)(struct tr_h2 *h2, struct tr_h2_stream *st, const struct tr_h2_head *head,
                        bool end, void *arg);
-    /* Take len bytes for the wire (copy them). Returns false when full: nothing more is offered
+    /* Take len bytes for the wire (copy them all). Returns false when full: nothing more is offered
      * until tr_h2_writable(). */
     bool (*send)(const uint8_t *data, size_t len, void *arg);
+    /* A call from outside any callback left something to send or to report: call tr_h2_run() soon
+     * (not from here). May be NULL for who calls tr_h2_run() after each such call. */
+    void (*wake)(void *arg);
     /* The session is over: all streams were closed. status 0 after a graceful end, else the
      * reason. Close the transport and tr_h2_free() (allowed from here). Exactly once. */
     void (*on_over)(struct tr_h2 *h2, int status, const char *reason, void *arg);
@@ -89,7 +94,9 @@ void tr_h2_free(struct tr_h2 *h2);
 void tr_h2_feed(struct tr_h2 *h2, const uint8_t *data, size_t len);
 /* The transport can take bytes (again): offers what is waiting. Also call once after opening. */
 void tr_h2_writable(struct tr_h2 *h2);
-/* The transport ended: every stream closes, then on_over(status). */
+/* Offers what is waiting if the transport is not full, and reports what is due. See wake. */
+void tr_h2_run(struct tr_h2 *h2);
+/* The transport ended: every stream closes (code CANCEL), then on_over(status). */
 void tr_h2_abort(struct tr_h2 *h2, int status, const char *reason);
 /* Graceful: GOAWAY; running streams end by themselves, then on_over(0). */
 void tr_h2_shutdown(struct tr_h2 *h2);
@@ -97,9 +104,11 @@ void tr_h2_shutdown(struct tr_h2 *h2);
 TR_MUST_CHECK int tr_h2_ping(struct tr_h2 *h2, void (*cb)(int status, void *arg), void *arg);
 size_t tr_h2_n_streams(const struct tr_h2 *h2);
 bool tr_h2_can_request(const struct tr_h2 *h2); /* client: no GOAWAY seen, room for a stream */
+bool tr_h2_peer_connect_protocol(const struct tr_h2 *h2); /* client: server takes RFC 8441 */
 
 /* Client: open a stream. fields include the pseudo-headers, first. end: no body follows.
- * Returns 0 and *out (borrowed, valid until on_close), UV_ENOMEM, UV_EAGAIN (peer's limit). */
+ * Returns 0 and *out (borrowed, valid until on_close), UV_ENOMEM, UV_EAGAIN (peer's limit, or the
+ * session is ending), UV_EINVAL (a field that may not be sent). */
 TR_MUST_CHECK int tr_h2_request(struct tr_h2 *h2, const struct tr_h2_field *fields, size_t n_fields,
                                 bool end, const struct tr_h2_stream_cbs *cbs, void *arg,
                                 struct tr_h2_stream **out);
@@ -109,8 +118,9 @@ void *tr_h2_stream_arg(const struct tr_h2_stream *st);
 struct tr_h2 *tr_h2_stream_session(const struct tr_h2_stream *st);
 int32_t tr_h2_stream_id(const struct tr_h2_stream *st);
 
-/* Server: response head. 1xx may precede the final one. end: no body follows. After the final head
- * a second one is UV_EINVAL. */
+/* Server: response head. 1xx (not 101) may precede the final one. end: no body follows. After the
+ * final head a second one is UV_EINVAL, as is a field that may not be sent; UV_EPIPE after reset.
+ */
 TR_MUST_CHECK int tr_h2_respond(struct tr_h2_stream *st, int status,
                                 const struct tr_h2_field *fields, size_t n_fields, bool end);
 /* Queue body bytes (copied). Returns 1: go on; 0: taken, but stop until on_drain; < 0: not taken
@@ -122,6 +132,10 @@ void tr_h2_end(struct tr_h2_stream *st, const struct tr_h2_field *trailers, size
 void tr_h2_reset(struct tr_h2_stream *st, uint32_t code);
 /* n body bytes were dealt with: the peer may send as many more. */
 void tr_h2_stream_consume(struct tr_h2_stream *st, size_t n);
+/* The rest of the peer's body is not wanted: its bytes are dropped (given back, on_data runs no
+ * more; on_end still may). Server: once the answer is out, the stream ends without waiting for it.
+ */
+void tr_h2_stream_discard(struct tr_h2_stream *st);
 size_t
 tr_h2_stream_queued(const struct tr_h2_stream *st); /* bytes waiting in tr_h2_write()'s queue */
 

@@ -30,7 +30,8 @@ TR_MUST_CHECK int tr_h2_conn_open(uv_stream_t *stream, bool server,
 
 /* The session; NULL once it is over. */
 struct tr_h2 *tr_h2_conn_session(struct tr_h2_conn *conn);
-/* Close at once; streams get on_close, then the connection's on_close. Again: nothing. */
+/* Close at once; streams get on_close, then the connection's on_close; all of it later, and no
+ * other event before. Again: nothing. For a graceful end use tr_h2_shutdown() on the session. */
 void tr_h2_conn_close(struct tr_h2_conn *conn);
 
 /* An HTTP/2 session over an open channel (see channel.h). The connection does not own the channel:
@@ -39,7 +40,8 @@ TR_MUST_CHECK int tr_h2_conn_open_channel(struct tr_channel *channel, bool serve
                                           const struct tr_h2_options *options, uint64_t ping_ms,
                                           const struct tr_h2_conn_cbs *cbs, void *arg,
                                           struct tr_h2_conn **out);
-/* To be called from the channel's on_data / on_drain / on_close. */
+/* To be called from the channel's on_data / on_drain / on_end. After tr_h2_conn_channel_closed()
+ * the connection touches the channel no more; its on_close follows later. */
 void tr_h2_conn_channel_data(struct tr_h2_conn *conn, const uint8_t *data, size_t len);
 void tr_h2_conn_channel_drain(struct tr_h2_conn *conn);
 void tr_h2_conn_channel_closed(struct tr_h2_conn *conn, int status);
