@@ -212,7 +212,7 @@ static int read_file(const char *path, char *buf, size_t *len)
 int tr_config_load(const char *path, struct tr_config **out, struct err *err)
 {
     char *buf = malloc(CONFIG_MAX_BYTES + 1);
-    size_t len;
+    size_t len = 0;
     int r;
 
     if (buf == NULL)

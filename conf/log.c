@@ -23,14 +23,14 @@ struct secret {
 };
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
-static const char *component = "transom";
+static const char *component_name = "transom";
 static atomic_int current_level = TR_LOG_INFO;
 static pthread_mutex_t secrets_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct secret *secrets;
 
-void tr_log_init(const char *name, enum tr_log_level level)
+void tr_log_init(const char *component, enum tr_log_level level)
 {
-    component = name;
+    component_name = component;
     atomic_store(&current_level, (int)level);
 }
 
@@ -100,7 +100,7 @@ static size_t mask(char *text, size_t len)
             size_t tail = len - (size_t)(p - text) - s->len;
 
             memmove(p + 3, p + s->len, tail);
-            memcpy(p, "***", 3);
+            memset(p, '*', 3);
             len -= s->len - 3;
             p += 3;
         }
@@ -125,7 +125,7 @@ void tr_log(enum tr_log_level level, const char *ids, const char *fmt, ...)
     gmtime_r(&now.tv_sec, &tm);
     n = snprintf(line, sizeof(line), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s %s: %s%s",
                  tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                 now.tv_nsec / 1000000, level_names[level], component, ids, *ids ? ": " : "");
+                 now.tv_nsec / 1000000, level_names[level], component_name, ids, *ids ? ": " : "");
     len = n < 0 ? 0 : (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1;
     start = len;
     va_start(ap, fmt);

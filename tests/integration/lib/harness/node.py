@@ -124,6 +124,8 @@ class Node:
             "vmm.cgroup": "transom-" + self.tag,
             "net.namespace": self.tag + "-vm",
         }
+        if os.environ.get("TRANSOM_IMAGE"):  # the very image of this build, whatever else is cached
+            self.options["image.path"] = os.environ["TRANSOM_IMAGE"]
         if tls:
             self.ca, certificate, key = self._make_certificates()
             self.options.update({"gateway.https": [f"127.0.0.1:{self.https_port}"],
