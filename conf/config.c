@@ -185,7 +185,7 @@ int tr_config_parse(const char *name, const char *text, size_t len, struct tr_co
     return 0;
 }
 
-/* Read at most CONFIG_MAX_BYTES + 1, so that the caller sees when it is too long. */
+/* Read at most CONFIG_MAX_BYTES + 1, so that the caller sees when it is too long. *len begins 0. */
 static int read_file(const char *path, char *buf, size_t *len)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -194,7 +194,6 @@ static int read_file(const char *path, char *buf, size_t *len)
 
     if (fd < 0)
         return -errno;
-    *len = 0;
     while (*len < CONFIG_MAX_BYTES + 1) {
         n = read(fd, buf + *len, CONFIG_MAX_BYTES + 1 - *len);
         if (n < 0 && errno == EINTR)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,8 +90,19 @@ void tr_log_secret_remove(const char *value, size_t len)
     pthread_mutex_unlock(&secrets_lock);
 }
 
-/* Replace each registered value in text[0..len) by "***", which is never longer. */
-static size_t mask(char *text, size_t len)
+/* Does text end within the secret? Returns how many of its bytes stand there. */
+static size_t begun(const char *text, size_t len, const struct secret *s)
+{
+    size_t n = s->len - 1 < len ? s->len - 1 : len;
+
+    while (n > 0 && memcmp(text + len - n, s->value, n) != 0)
+        n--;
+    return n;
+}
+
+/* Replace each registered value in text[0..len) by "***", which is never longer. cut: the text goes
+ * on, so what it ends with may be the first part of a value, and is dropped. */
+static size_t mask(char *text, size_t len, bool cut)
 {
     pthread_mutex_lock(&secrets_lock);
     for (const struct secret *s = secrets; s != NULL; s = s->next) {
@@ -104,6 +116,8 @@ static size_t mask(char *text, size_t len)
             len -= s->len - 3;
             p += 3;
         }
+        if (cut)
+            len -= begun(text, len, s);
     }
     pthread_mutex_unlock(&secrets_lock);
     return len;
@@ -133,7 +147,7 @@ void tr_log(enum tr_log_level level, const char *ids, const char *fmt, ...)
     va_end(ap);
     if (n > 0)
         len += (size_t)n < sizeof(line) - len ? (size_t)n : sizeof(line) - len - 1;
-    len = mask(line, len);
+    len = mask(line, len, len == sizeof(line) - 1);
     for (size_t i = start; i < len; i++) {
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';

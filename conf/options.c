@@ -321,7 +321,7 @@ const char *opt_nearest(const char *name)
 {
     const char *leaf = strrchr(name, '.') != NULL ? strrchr(name, '.') + 1 : name;
     const char *nearest = NULL;
-    size_t best = strlen(name) / 3 + 1;
+    size_t best = strlen(leaf) / 3 + 1;
 
     if (strlen(name) > NAME_MAX_LEN)
         return NULL;
