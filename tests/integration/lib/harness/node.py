@@ -14,7 +14,7 @@ from . import cleanup
 from .api import Api, ApiError, quote
 from .case import skip
 from .netns import Namespace, Uplink
-from .process import Process
+from .process import Process, run
 from .wait import wait_until
 from .web import fetch
 
@@ -148,7 +148,6 @@ class Node:
     def _make_certificates(self):
         """An authority of this test's own, and a certificate for *.preview.localhost and others."""
         def openssl(*words):
-            from .process import run
             run(["openssl", *words], cwd=self.dir)
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                 "-days", "30", "-subj", "/CN=Transom test authority", "-keyout", "ca.key",
@@ -373,6 +372,12 @@ class Session:
         answer = self.api.request("PUT", f"{self.box}/files?path={quote(path)}&mode={mode}", raw=data)
         if answer.status not in (200, 201):
             raise ApiError("PUT", path, answer.status, "", answer.body)
+
+    def put_tree(self, source, target, only=(".",)):
+        """Copy a folder of the host (or some names in it) into the guest, as one archive."""
+        archive = run(["tar", "-C", source, "-cz", *only], limit=300).stdout
+        self.put(target + ".tgz", archive)
+        self.check(f"mkdir -p {target} && tar -xzf {target}.tgz -C {target} && rm {target}.tgz")
 
     def get(self, path):
         answer = self.api.request("GET", f"{self.box}/files?path={quote(path)}")
