@@ -81,6 +81,7 @@ struct tr_h2_options {
     uint32_t max_head_bytes;  /* header list of one head; 0: 64 KiB */
     size_t stream_high_water; /* queued bytes per stream at which tr_h2_write() says stop; 0: 256
                                  KiB */
+    bool connect_protocol;    /* server: offer extended CONNECT (RFC 8441) */
 };
 
 /* Create a session; the peer's preface or ours is produced at the first tr_h2_writable().
@@ -98,6 +99,9 @@ void tr_h2_writable(struct tr_h2 *h2);
 void tr_h2_run(struct tr_h2 *h2);
 /* The transport ended: every stream closes (code CANCEL), then on_over(status). */
 void tr_h2_abort(struct tr_h2 *h2, int status, const char *reason);
+/* The same, but nothing runs before this returns: all of it comes from the next tr_h2_run(), and no
+ * other event before. */
+void tr_h2_abort_later(struct tr_h2 *h2, int status, const char *reason);
 /* Graceful: GOAWAY; running streams end by themselves, then on_over(0). */
 void tr_h2_shutdown(struct tr_h2 *h2);
 /* Send a PING; cb runs once: 0, or an error when the session ended first. */
