@@ -273,13 +273,22 @@ static void on_keepalive(uv_timer_t *timer)
 
 /* ---- public ---- */
 
+static void on_request(struct tr_h2 *h2, struct tr_h2_stream *st, const struct tr_h2_head *head,
+                       bool end, void *arg)
+{
+    struct tr_h2_conn *c = arg;
+
+    if (c->cbs.on_request != NULL)
+        c->cbs.on_request(h2, st, head, end, c->arg);
+}
+
 static int conn_new(uv_loop_t *loop, bool server, const struct tr_h2_options *options,
                     uint64_t ping_ms, const struct tr_h2_conn_cbs *cbs, void *arg,
                     struct tr_h2_conn **out)
 {
     struct tr_h2_conn *c = calloc(1, sizeof(*c));
     struct tr_h2_cbs h2_cbs = {
-        .on_request = cbs->on_request, .send = on_send, .wake = wake, .on_over = on_over};
+        .on_request = on_request, .send = on_send, .wake = wake, .on_over = on_over};
     int r;
 
     if (c == NULL)

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+#include "vmm/agent/agent.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "vmm/agent/event.h"
+#include "vmm/agent/exec.h"
+#include "vmm/agent/group.h"
+#include "vmm/agent/hello.h"
+#include "vmm/agent/port.h"
+#include "vmm/agent/reaper.h"
+#include "vmm/agent/server.h"
+#include "vmm/agent/systemd.h"
+
+static int64_t now_ms(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+int64_t agent_uptime_ms(void)
+{
+    return now_ms(CLOCK_BOOTTIME);
+}
+
+int64_t agent_wall_ms(void)
+{
+    return now_ms(CLOCK_REALTIME);
+}
+
+int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *options,
+               struct err *err)
+{
+    int r;
+
+    memset(a, 0, sizeof(*a));
+    a->loop = loop;
+    a->options = *options;
+    r = agent_reaper_new(loop, &a->reaper);
+    if (r == 0)
+        r = agent_groups_new(loop, options->cgroup, &a->groups);
+    if (r == 0)
+        r = agent_events_new(a, &a->events);
+    if (r == 0)
+        r = agent_execs_new(a, &a->execs);
+    if (r == 0)
+        r = agent_ports_new(a, &a->ports);
+    if (r == 0)
+        r = agent_systemd_new(a, &a->systemd);
+    if (r != 0)
+        return tr_err_set(err, r, "starting: %s", uv_strerror(r));
+    agent_ports_start(a->ports);
+    return 0;
+}
+
+void agent_stop(struct agent *a)
+{
+    if (a->stopping)
+        return;
+    a->stopping = true;
+    if (a->server != NULL)
+        agent_server_stop(a->server);
+    if (a->execs != NULL)
+        agent_execs_stop(a->execs);
+    if (a->systemd != NULL)
+        agent_systemd_stop(a->systemd);
+    if (a->ports != NULL)
+        agent_ports_stop(a->ports);
+    if (a->groups != NULL)
+        agent_groups_close(a->groups);
+    if (a->reaper != NULL)
+        agent_reaper_close(a->reaper);
+}
+
+void agent_free(struct agent *a)
+{
+    if (a->server != NULL)
+        agent_server_free(a->server);
+    if (a->execs != NULL)
+        agent_execs_free(a->execs);
+    if (a->systemd != NULL)
+        agent_systemd_free(a->systemd);
+    if (a->ports != NULL)
+        agent_ports_free(a->ports);
+    if (a->events != NULL)
+        agent_events_free(a->events);
+    if (a->groups != NULL)
+        agent_groups_free(a->groups);
+    if (a->reaper != NULL)
+        agent_reaper_free(a->reaper);
+    agent_identity_fini(&a->id);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* exec: one command without a terminal, attached to the request that started it. Output is lossless
+ * (the command waits for its reader); when the reader leaves, the command's whole tree is killed.
+ */
+#ifndef VMM_AGENT_EXEC_H
+#define VMM_AGENT_EXEC_H
+
+#include "vmm/agent/agent.h"
+#include "vmm/agent/request.h"
+
+/* Frame types of application/vnd.transom.exec. A frame: type, length (4 bytes, big endian), bytes.
+ */
+enum agent_exec_frame {
+    AGENT_FRAME_STARTED = 0x00,
+    AGENT_FRAME_STDOUT = 0x01,
+    AGENT_FRAME_STDERR = 0x02,
+    AGENT_FRAME_EXIT = 0x03,
+};
+#define AGENT_FRAME_HEAD 5
+void agent_exec_frame_head(uint8_t *out, enum agent_exec_frame type, uint32_t len);
+
+struct agent_execs;
+TR_MUST_CHECK int agent_execs_new(struct agent *a, struct agent_execs **out);
+void agent_execs_stop(struct agent_execs *x); /* kill all, close every handle */
+void agent_execs_free(struct agent_execs *x);
+
+void agent_exec_handle_start(struct agent_request *req);  /* POST /v1/exec */
+void agent_exec_handle_list(struct agent_request *req);   /* GET /v1/exec */
+void agent_exec_handle_stdin(struct agent_request *req);  /* POST /v1/exec/{id}/stdin */
+void agent_exec_handle_signal(struct agent_request *req); /* POST /v1/exec/{id}/signal */
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT */
+#include "vmm/agent/port.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "transom/log.h"
+#include "vmm/agent/event.h"
+
+#define LOOK_EVERY_MS 500
+#define MAX_LISTENERS 512
+#define MAX_TEXT      (1u << 20)
+
+struct agent_ports {
+    struct agent *agent;
+    uv_timer_t timer;
+    struct agent_listener now[MAX_LISTENERS];
+    size_t n;
+};
+
+/* The kernel prints an address as host-order words in hex. */
+static bool parse_address(const char *hex, bool v6, char *out, size_t size)
+{
+    uint32_t words[4];
+    int n = v6 ? 4 : 1;
+
+    for (int i = 0; i < n; i++) {
+        if (sscanf(hex + (size_t)i * 8, "%8" SCNx32, &words[i]) != 1)
+            return false;
+    }
+    return inet_ntop(v6 ? AF_INET6 : AF_INET, words, out, (socklen_t)size) != NULL;
+}
+
+size_t agent_port_parse(const char *text, bool v6, struct agent_listener *out, size_t max)
+{
+    size_t n = 0;
+
+    while (*text != '\0' && n < max) {
+        char hex[33];
+        unsigned port, state;
+        unsigned long long inode;
+
+        if (sscanf(text, " %*u: %32[0-9A-Fa-f]:%4x %*[0-9A-Fa-f:] %2x %*s %*s %*s %*u %*u %llu",
+                   hex, &port, &state, &inode) == 4 &&
+            state == 0x0a && strlen(hex) == (v6 ? 32 : 8) && port > 0 &&
+            parse_address(hex, v6, out[n].address, sizeof(out[n].address))) {
+            out[n].port = (uint16_t)port;
+            out[n].inode = inode;
+            out[n].pid = 0;
+            n++;
+        }
+        text = strchr(text, '\n');
+        if (text == NULL)
+            break;
+        text++;
+    }
+    return n;
+}
+
+static char *read_text(const char *path)
+{
+    char *text = NULL;
+    size_t len = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    while (fd >= 0 && len < MAX_TEXT) {
+        char *grown = realloc(text, len + 8192 + 1);
+        ssize_t n;
+
+        if (grown == NULL)
+            break;
+        text = grown;
+        n = read(fd, text + len, 8192);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (text != NULL)
+        text[len] = '\0';
+    return text;
+}
+
+static bool holds(const char *fd_dir, const char *name, struct agent_listener *ls, size_t n,
+                  pid_t pid)
+{
+    char path[128], target[64];
+    unsigned long long inode;
+    bool found = false;
+    ssize_t len;
+
+    snprintf(path, sizeof(path), "%s/%.20s", fd_dir, name);
+    len = readlink(path, target, sizeof(target) - 1);
+    if (len <= 0)
+        return false;
+    target[len] = '\0';
+    if (sscanf(target, "socket:[%llu]", &inode) != 1)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        if (ls[i].pid == 0 && ls[i].inode == inode) {
+            ls[i].pid = pid;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Find who holds the sockets whose pid is 0. */
+static void find_pids(struct agent_listener *ls, size_t n)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *e, *f;
+
+    while (proc != NULL && (e = readdir(proc)) != NULL) {
+        char fd_dir[64];
+        DIR *fds;
+
+        if (!isdigit((unsigned char)e->d_name[0]))
+            continue;
+        snprintf(fd_dir, sizeof(fd_dir), "/proc/%.20s/fd", e->d_name);
+        fds = opendir(fd_dir);
+        while (fds != NULL && (f = readdir(fds)) != NULL)
+            holds(fd_dir, f->d_name, ls, n, (pid_t)atoi(e->d_name));
+        if (fds != NULL)
+            closedir(fds);
+    }
+    if (proc != NULL)
+        closedir(proc);
+}
+
+static const struct agent_listener *find(const struct agent_listener *ls, size_t n,
+                                         const struct agent_listener *like)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (ls[i].inode == like->inode && ls[i].port == like->port)
+            return &ls[i];
+    }
+    return NULL;
+}
+
+static json_t *to_json(const struct agent_listener *l)
+{
+    return json_pack("{s:i,s:s,s:i}", "port", (int)l->port, "address", l->address, "pid",
+                     (int)l->pid);
+}
+
+static void look(struct agent_ports *p)
+{
+    struct agent_listener *next = calloc(MAX_LISTENERS, sizeof(*next));
+    char *v4 = read_text("/proc/net/tcp"), *v6 = read_text("/proc/net/tcp6");
+    bool unknown = false;
+    size_t n = 0;
+
+    if (next != NULL && v4 != NULL) {
+        n = agent_port_parse(v4, false, next, MAX_LISTENERS);
+        if (v6 != NULL)
+            n += agent_port_parse(v6, true, next + n, MAX_LISTENERS - n);
+        for (size_t i = 0; i < n; i++) {
+            const struct agent_listener *old = find(p->now, p->n, &next[i]);
+
+            if (old != NULL)
+                next[i].pid = old->pid;
+            else
+                unknown = true;
+        }
+        if (unknown)
+            find_pids(next, n);
+        for (size_t i = 0; i < p->n; i++) {
+            if (find(next, n, &p->now[i]) == NULL)
+                agent_event(p->agent, "unlisten", to_json(&p->now[i]));
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (find(p->now, p->n, &next[i]) == NULL)
+                agent_event(p->agent, "listen", to_json(&next[i]));
+        }
+        memcpy(p->now, next, n * sizeof(*next));
+        p->n = n;
+    }
+    free(next);
+    free(v4);
+    free(v6);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    look(timer->data);
+}
+
+int agent_ports_new(struct agent *a, struct agent_ports **out)
+{
+    struct agent_ports *p = calloc(1, sizeof(*p));
+    int r;
+
+    if (p == NULL)
+        return UV_ENOMEM;
+    r = uv_timer_init(a->loop, &p->timer);
+    if (r != 0) {
+        free(p);
+        return r;
+    }
+    p->timer.data = p;
+    p->agent = a;
+    *out = p;
+    return 0;
+}
+
+void agent_ports_start(struct agent_ports *p)
+{
+    if (uv_timer_start(&p->timer, on_timer, 0, LOOK_EVERY_MS) != 0)
+        log_error("timer");
+}
+
+void agent_ports_stop(struct agent_ports *p)
+{
+    if (!uv_is_closing((uv_handle_t *)&p->timer))
+        uv_close((uv_handle_t *)&p->timer, NULL);
+}
+
+void agent_ports_free(struct agent_ports *p)
+{
+    free(p);
+}
+
+json_t *agent_ports_json(const struct agent_ports *p)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < p->n; i++)
+        json_array_append_new(list, to_json(&p->now[i]));
+    return list;
+}
+
+bool agent_ports_has(const struct agent_ports *p, uint16_t port)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->now[i].port == port)
+            return true;
+    }
+    return false;
+}
