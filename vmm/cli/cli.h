@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* The transom command: what its commands share. One file per group of commands; the table of all
+ * of them is in commands.c. */
+#ifndef VMM_CLI_CLI_H
+#define VMM_CLI_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include "transom/err.h"
+
+#define CLI_USAGE 2 /* exit status: wrong usage */
+
+struct http;
+
+struct cli_list {
+    const char **items;
+    size_t n;
+};
+
+/* What the command line and the environment say. Strings are borrowed from them. */
+struct cli {
+    struct http *http;
+    /* every command */
+    bool json, help;
+    const char *socket, *api, *key_file;
+    /* commands on a sandbox */
+    const char *session, *sandbox;
+    /* single commands */
+    const char *window, *user, *cwd, *name, *since, *mode, *timeout;
+    struct cli_list env, scopes;
+    bool interactive, detach, yes, host, curl, keep;
+};
+
+/* An option of a command; the value goes to the member of struct cli at offset. */
+enum cli_option_type { CLI_FLAG, CLI_TEXT, CLI_LIST };
+struct cli_option {
+    int letter; /* 0: none */
+    const char *name;
+    const char *value; /* its name in --help; NULL for a flag */
+    const char *help;
+    enum cli_option_type type;
+    size_t offset;
+};
+
+struct cli_command {
+    const char *name; /* "session new" */
+    const char *args; /* "[NAME]" */
+    const char *summary;
+    const char *details; /* further lines of --help; may be NULL */
+    const struct cli_option *const
+        *options;           /* NULL-terminated list of option tables; may be NULL */
+    int min_args, max_args; /* max -1: any number, options end at the first */
+    int (*run)(struct cli *cli, int argc, char **argv); /* arguments only; returns exit status */
+};
+
+extern const struct cli_command cli_commands[];
+extern const size_t cli_n_commands;
+/* Tables of options that several commands take; each ends with a NULL name. */
+extern const struct cli_option cli_common_options[];  /* all */
+extern const struct cli_option cli_sandbox_options[]; /* -s, --sandbox */
+
+/* Parse the options of a command from argv[1..]. Returns the index of the first argument, or -1
+ * after saying what is wrong. */
+int cli_parse_options(struct cli *cli, const struct cli_command *command, int argc, char **argv);
+void cli_print_command_help(const struct cli_command *command);
+void cli_print_overview(void);
+
+/* "transom: <text>" on standard error. Returns the exit status given. */
+int cli_fail(int status, const char *fmt, ...) TR_PRINTF(2, 3);
+
+/* An API call to its end. body (borrowed) may be NULL. Returns the answer (new; an object, {} for
+ * no content), or NULL after saying why. */
+json_t *cli_call(struct cli *cli, const char *method, const char *path, const json_t *body);
+/* The same, but an answer of 404 is not an error: *missing is set and NULL returned. */
+json_t *cli_call_or_404(struct cli *cli, const char *method, const char *path, const json_t *body,
+                        bool *missing);
+
+/* Id of the session meant by -s, TRANSOM_SESSION or, failing both, the only one there is. arg (an
+ * id or a unique name) goes before all. Returns a string for the caller to free, or NULL after
+ * saying why. */
+char *cli_session_id(struct cli *cli, const char *arg);
+/* "/v1/sessions/ID/sandboxes/NAME" + a path made from fmt. The caller frees; NULL after saying
+ * why. Values put into fmt must be encoded already. */
+char *cli_sandbox_path(struct cli *cli, const char *fmt, ...) TR_PRINTF(2, 3);
+/* Percent-encode for a path segment or a query value. The caller frees; aborts without memory. */
+char *cli_encode(const char *text);
+/* printf() into new memory; aborts without memory, as a short-lived command may. */
+char *cli_printf(const char *fmt, ...) TR_PRINTF(1, 2);
+json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after saying which is not */
+
+/* Output (output.c). Text from the server has control characters replaced when it is shown. */
+void cli_print_json(const json_t *value);
+void cli_print_text(const char *text);
+const char *cli_text(const json_t *object, const char *key); /* "" when absent; borrowed */
+/* A table: columns are keys of the rows' objects; headers likewise, both NULL-terminated. */
+void cli_print_table(const json_t *rows, const char *const *keys, const char *const *headers);
+
+/* Exit status for an object with exit_code or signal; fallback when it has neither. */
+int cli_exit_status(const json_t *object, int fallback);
+/* Number of a signal given as number or name, with or without SIG; 0 when unknown. */
+int cli_signal_number(const json_t *value);
+/* Name without SIG for the few that are forwarded; NULL for others. */
+const char *cli_signal_name(int number);
+
+/* Write all bytes. Returns 0 or -errno. */
+TR_MUST_CHECK int cli_write_all(int fd, const void *data, size_t len);
+
+/* The commands. */
+int cmd_session_new(struct cli *cli, int argc, char **argv);
+int cmd_session_list(struct cli *cli, int argc, char **argv);
+int cmd_session_show(struct cli *cli, int argc, char **argv);
+int cmd_session_delete(struct cli *cli, int argc, char **argv);
+int cmd_sandbox_list(struct cli *cli, int argc, char **argv);
+int cmd_sandbox_start(struct cli *cli, int argc, char **argv);
+int cmd_sandbox_stop(struct cli *cli, int argc, char **argv);
+int cmd_sandbox_reset(struct cli *cli, int argc, char **argv);
+int cmd_run(struct cli *cli, int argc, char **argv);
+int cmd_exec(struct cli *cli, int argc, char **argv);
+int cmd_window_list(struct cli *cli, int argc, char **argv);
+int cmd_window_attach(struct cli *cli, int argc, char **argv);
+int cmd_window_close(struct cli *cli, int argc, char **argv);
+int cmd_file_put(struct cli *cli, int argc, char **argv);
+int cmd_file_get(struct cli *cli, int argc, char **argv);
+int cmd_file_list(struct cli *cli, int argc, char **argv);
+int cmd_file_delete(struct cli *cli, int argc, char **argv);
+int cmd_url(struct cli *cli, int argc, char **argv);
+int cmd_node(struct cli *cli, int argc, char **argv);
+int cmd_version(struct cli *cli, int argc, char **argv);
+int cmd_key_create(struct cli *cli, int argc, char **argv);
+int cmd_key_list(struct cli *cli, int argc, char **argv);
+int cmd_key_delete(struct cli *cli, int argc, char **argv);
+int cmd_events(struct cli *cli, int argc, char **argv);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of commands and their options; --help and the parser come from it. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "vmm/cli/cli.h"
+
+#define AT(member)  offsetof(struct cli, member)
+#define MAX_OPTIONS 32
+#define LONG_BASE   1000 /* getopt values of options; above every letter */
+
+const struct cli_option cli_common_options[] = {
+    {0, "json", NULL, "print JSON, for programs", CLI_FLAG, AT(json)},
+    {0, "socket", "PATH",
+     "the manager's socket (default TRANSOM_SOCKET, else admin.sock in run_dir)", CLI_TEXT,
+     AT(socket)},
+    {0, "api", "URL", "a remote API; its key comes from TRANSOM_API_KEY or --key-file", CLI_TEXT,
+     AT(api)},
+    {0, "key-file", "FILE", "file that holds the API key", CLI_TEXT, AT(key_file)},
+    {'h', "help", NULL, "this text", CLI_FLAG, AT(help)},
+    {0, NULL, NULL, NULL, CLI_FLAG, 0},
+};
+const struct cli_option cli_sandbox_options[] = {
+    {'s', "session", "SESSION",
+     "id or unique name (default TRANSOM_SESSION, else the only session there is)", CLI_TEXT,
+     AT(session)},
+    {0, "sandbox", "NAME", "which of the session's sandboxes (default primary)", CLI_TEXT,
+     AT(sandbox)},
+    {0, NULL, NULL, NULL, CLI_FLAG, 0},
+};
+#define END                                                                                        \
+    {                                                                                              \
+        0, NULL, NULL, NULL, CLI_FLAG, 0                                                           \
+    }
+static const struct cli_option run_options[] = {
+    {'w', "window", "NAME", "window to run in (default main)", CLI_TEXT, AT(window)},
+    {'e', "env", "NAME=VALUE", "environment of this run; may be repeated", CLI_LIST, AT(env)},
+    {'d', "detach", NULL, "do not wait for the end", CLI_FLAG, AT(detach)},
+    END,
+};
+static const struct cli_option exec_options[] = {
+    {'i', "interactive", NULL, "pass standard input on", CLI_FLAG, AT(interactive)},
+    {'u', "user", "USER", "sandbox (default) or root", CLI_TEXT, AT(user)},
+    {0, "cwd", "FOLDER", "folder to run in (default the user's home)", CLI_TEXT, AT(cwd)},
+    {'e', "env", "NAME=VALUE", "further environment; may be repeated", CLI_LIST, AT(env)},
+    {0, "timeout", "SECONDS", "end it after this time", CLI_TEXT, AT(timeout)},
+    END,
+};
+static const struct cli_option put_options[] = {
+    {0, "mode", "OCTAL", "permissions (default those of the local file)", CLI_TEXT, AT(mode)},
+    END,
+};
+static const struct cli_option url_options[] = {
+    {0, "host", NULL, "print the host name alone", CLI_FLAG, AT(host)},
+    END,
+};
+static const struct cli_option reset_options[] = {
+    {'y', "yes", NULL, "do not ask", CLI_FLAG, AT(yes)},
+    END,
+};
+static const struct cli_option key_options[] = {
+    {0, "name", "NAME", "what the key is for", CLI_TEXT, AT(name)},
+    {0, "scope", "SCOPE", "admin, session or read; may be repeated (default session)", CLI_LIST,
+     AT(scopes)},
+    END,
+};
+static const struct cli_option events_options[] = {
+    {0, "since", "ID", "begin after this event", CLI_TEXT, AT(since)},
+    END,
+};
+
+#define OPTIONS(name, ...)                                                                         \
+    static const struct cli_option *const name[] = {__VA_ARGS__ cli_common_options, NULL}
+OPTIONS(common, );
+OPTIONS(on_sandbox, cli_sandbox_options, );
+OPTIONS(of_run, run_options, cli_sandbox_options, );
+OPTIONS(of_exec, exec_options, cli_sandbox_options, );
+OPTIONS(of_put, put_options, cli_sandbox_options, );
+OPTIONS(of_url, url_options, cli_sandbox_options, );
+OPTIONS(of_reset, reset_options, cli_sandbox_options, );
+OPTIONS(of_key, key_options, );
+OPTIONS(of_events, events_options, );
+
+const struct cli_command cli_commands[] = {
+    {"session new", "[NAME]", "create a session and print its id", NULL, common, 0, 1,
+     cmd_session_new},
+    {"session list", "", "list your sessions", NULL, common, 0, 0, cmd_session_list},
+    {"session show", "[SESSION]", "show a session and its sandboxes", NULL, on_sandbox, 0, 1,
+     cmd_session_show},
+    {"session delete", "SESSION...", "delete sessions, their machines and files", NULL, common, 1,
+     99, cmd_session_delete},
+    {"run", "[--] COMMAND...", "run a command in a window (a terminal) and show its output",
+     "One word is shell text: transom run 'cd app && make'. Several words are one command and\n"
+     "its arguments, kept as they are. The window keeps its shell, folder and variables from run\n"
+     "to run. Ctrl-C interrupts the command; a third Ctrl-C in a row leaves it running and\n"
+     "returns. The exit status is the command's (128 + N for signal N).",
+     of_run, 1, -1, cmd_run},
+    {"exec", "[--] PROGRAM [ARGUMENT...]", "run a program without a terminal, as in a pipe",
+     "Standard output and standard error arrive apart and unchanged; with -i standard input is\n"
+     "passed on. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on. If transom ends, so does the\n"
+     "program. The exit status is the program's (128 + N for signal N).",
+     of_exec, 1, -1, cmd_exec},
+    {"window list", "", "list the windows of a sandbox", NULL, on_sandbox, 0, 0, cmd_window_list},
+    {"window attach", "[WINDOW]", "use a window from this terminal (default main)",
+     "Ctrl-] detaches; the window and what runs in it go on. A window that does not exist yet is\n"
+     "opened.",
+     on_sandbox, 0, 1, cmd_window_attach},
+    {"window close", "WINDOW...", "close windows and end what runs in them", NULL, on_sandbox, 1,
+     99, cmd_window_close},
+    {"file put", "LOCAL [REMOTE]", "copy a file into a sandbox (LOCAL - is standard input)",
+     "REMOTE is relative to /home/sandbox; ending in / it is a folder. The file appears whole or\n"
+     "not at all; missing folders are made.",
+     of_put, 1, 2, cmd_file_put},
+    {"file get", "REMOTE [LOCAL]", "copy a file out of a sandbox (LOCAL - is standard output)",
+     "The local file appears whole or not at all.", on_sandbox, 1, 2, cmd_file_get},
+    {"file list", "[FOLDER]", "list a folder of a sandbox (default /home/sandbox)", NULL,
+     on_sandbox, 0, 1, cmd_file_list},
+    {"file delete", "REMOTE...", "delete files of a sandbox", NULL, on_sandbox, 1, 99,
+     cmd_file_delete},
+    {"url", "", "print the preview URL: what listens on port 8080 in the sandbox", NULL, of_url, 0,
+     0, cmd_url},
+    {"sandbox list", "", "list the sandboxes of a session", NULL, on_sandbox, 0, 0,
+     cmd_sandbox_list},
+    {"sandbox start", "[NAME]", "start a sandbox and wait until it runs", NULL, on_sandbox, 0, 1,
+     cmd_sandbox_start},
+    {"sandbox stop", "[NAME]", "stop a sandbox", NULL, on_sandbox, 0, 1, cmd_sandbox_stop},
+    {"sandbox reset", "[NAME]", "replace a sandbox by a fresh one; what ran in it ends", NULL,
+     of_reset, 0, 1, cmd_sandbox_reset},
+    {"events", "", "show what happens to your sessions, as it happens", NULL, of_events, 0, 0,
+     cmd_events},
+    {"key create", "OWNER", "create an API key; it is shown this once", NULL, of_key, 1, 1,
+     cmd_key_create},
+    {"key list", "", "list API keys (never the keys themselves)", NULL, common, 0, 0, cmd_key_list},
+    {"key delete", "ID...", "revoke API keys", NULL, common, 1, 99, cmd_key_delete},
+    {"node", "", "show the node: accelerator, load, image, Redis", NULL, common, 0, 0, cmd_node},
+    {"version", "", "show the versions of this command and of the manager", NULL, common, 0, 0,
+     cmd_version},
+};
+const size_t cli_n_commands = sizeof(cli_commands) / sizeof(cli_commands[0]);
+
+/* The n-th option of a command over all its tables, or NULL. */
+static const struct cli_option *option_at(const struct cli_command *command, size_t n)
+{
+    for (size_t t = 0; command->options[t] != NULL; t++) {
+        for (const struct cli_option *o = command->options[t]; o->name != NULL; o++) {
+            if (n-- == 0)
+                return o;
+        }
+    }
+    return NULL;
+}
+
+static void list_add(struct cli_list *list, const char *item)
+{
+    const char **items = realloc(list->items, (list->n + 1) * sizeof(*items));
+
+    if (items == NULL)
+        abort();
+    list->items = items;
+    items[list->n++] = item;
+}
+
+static void store(struct cli *cli, const struct cli_option *option, const char *value)
+{
+    char *at = (char *)cli + option->offset;
+
+    switch (option->type) {
+    case CLI_FLAG:
+        *(bool *)at = true;
+        break;
+    case CLI_TEXT:
+        *(const char **)at = value;
+        break;
+    case CLI_LIST:
+        list_add((struct cli_list *)at, value);
+        break;
+    }
+}
+
+int cli_parse_options(struct cli *cli, const struct cli_command *command, int argc, char **argv)
+{
+    struct option longs[MAX_OPTIONS + 1] = {0};
+    char shorts[2 * MAX_OPTIONS + 2];
+    size_t len = 0;
+    int c;
+
+    if (command->max_args < 0)
+        shorts[len++] = '+'; /* what follows the first argument belongs to the command to run */
+    for (size_t i = 0; i < MAX_OPTIONS && option_at(command, i) != NULL; i++) {
+        const struct cli_option *o = option_at(command, i);
+
+        longs[i].name = o->name;
+        longs[i].has_arg = o->type == CLI_FLAG ? no_argument : required_argument;
+        longs[i].val = LONG_BASE + (int)i;
+        if (o->letter == 0)
+            continue;
+        shorts[len++] = (char)o->letter;
+        if (o->type != CLI_FLAG)
+            shorts[len++] = ':';
+    }
+    shorts[len] = '\0';
+    optind = 0;
+    while ((c = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        const struct cli_option *o =
+            c >= LONG_BASE ? option_at(command, (size_t)(c - LONG_BASE)) : NULL;
+
+        for (size_t i = 0; o == NULL && c != '?' && option_at(command, i) != NULL; i++) {
+            if (option_at(command, i)->letter == c)
+                o = option_at(command, i);
+        }
+        if (o == NULL) { /* getopt said why */
+            fprintf(stderr, "See: transom %s --help\n", command->name);
+            return -1;
+        }
+        store(cli, o, optarg);
+    }
+    return optind;
+}
+
+static void print_options(const struct cli_option *options)
+{
+    for (const struct cli_option *o = options; o->name != NULL; o++) {
+        char left[64], letter[8] = "    ";
+
+        if (o->letter != 0)
+            snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+        snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->value != NULL ? " " : "",
+                 o->value != NULL ? o->value : "");
+        printf("  %-24s %s\n", left, o->help);
+    }
+}
+
+void cli_print_command_help(const struct cli_command *command)
+{
+    printf("Usage: transom %s [OPTION...]%s%s\n\n%c%s.\n", command->name,
+           *command->args != '\0' ? " " : "", command->args, command->summary[0] - 'a' + 'A',
+           command->summary + 1);
+    if (command->details != NULL)
+        printf("\n%s\n", command->details);
+    printf("\nOptions:\n");
+    for (size_t t = 0; command->options[t] != NULL; t++)
+        print_options(command->options[t]);
+}
+
+void cli_print_overview(void)
+{
+    printf("Usage: transom COMMAND [OPTION...] [ARGUMENT...]\n\n"
+           "Disposable Linux machines with terminals in them and a preview URL in front.\n\n"
+           "Commands:\n");
+    for (size_t i = 0; i < cli_n_commands; i++) {
+        const struct cli_command *c = &cli_commands[i];
+        char left[64];
+
+        snprintf(left, sizeof(left), "%s%s%s", c->name, *c->args != '\0' ? " " : "", c->args);
+        printf("  %-32s %s\n", left, c->summary);
+    }
+    printf("\nOptions of every command:\n");
+    print_options(cli_common_options);
+    printf("\nExit status: that of the command run (run, exec), else 0, 1 for a failure, 2 for\n"
+           "wrong usage. More: transom COMMAND --help\n");
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* transom events: server-sent events as lines, or with --json each event's JSON on a line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "vmm/cli/cli.h"
+#include "vmm/cli/http.h"
+
+#define LINE_MAX_BYTES 65536
+
+struct events {
+    bool json;
+    bool cut; /* the line is too long: dropped */
+    size_t n;
+    char line[LINE_MAX_BYTES + 1];
+};
+
+/* One line for a person: time, type, and the other members as they come. */
+static void print_event(const char *text)
+{
+    json_t *event = json_loads(text, 0, NULL), *value;
+    const char *key;
+
+    if (!json_is_object(event)) {
+        json_decref(event);
+        return;
+    }
+    cli_print_text(cli_text(event, "time"));
+    printf("%s", *cli_text(event, "time") != '\0' ? " " : "");
+    cli_print_text(cli_text(event, "type"));
+    json_object_foreach(event, key, value)
+    {
+        if (strcmp(key, "time") == 0 || strcmp(key, "type") == 0)
+            continue;
+        if (json_is_string(value) && json_string_length(value) > 0) {
+            printf(" %s=", key);
+            cli_print_text(json_string_value(value));
+        } else if (json_is_integer(value)) {
+            printf(" %s=%lld", key, (long long)json_integer_value(value));
+        }
+    }
+    putchar('\n');
+    json_decref(event);
+}
+
+static void take_line(struct events *e)
+{
+    const char *data = e->line;
+
+    e->line[e->n] = '\0';
+    if (e->n > 0 && e->line[e->n - 1] == '\r')
+        e->line[e->n - 1] = '\0';
+    if (!e->cut && strncmp(data, "data:", 5) == 0) {
+        data += 5 + (data[5] == ' ');
+        if (e->json)
+            printf("%s\n", data);
+        else
+            print_event(data);
+        fflush(stdout);
+    }
+    e->n = 0;
+    e->cut = false;
+}
+
+static bool on_data(struct http_req *req, const uint8_t *data, size_t len)
+{
+    struct events *e = req->arg;
+
+    for (size_t i = 0; i < len; i++) {
+        if (data[i] == '\n')
+            take_line(e);
+        else if (e->n < LINE_MAX_BYTES)
+            e->line[e->n++] = (char)data[i];
+        else
+            e->cut = true;
+    }
+    return !ferror(stdout);
+}
+
+int cmd_events(struct cli *cli, int argc, char **argv)
+{
+    struct events *e = calloc(1, sizeof(*e));
+    char *since = cli->since != NULL ? cli_encode(cli->since) : NULL;
+    char *path =
+        since != NULL ? cli_printf("/v1/events?since=%s", since) : cli_printf("/v1/events");
+    struct http_req *req = http_req_new(cli->http, "GET", path);
+    int status = 0;
+
+    (void)argc;
+    (void)argv;
+    if (e == NULL)
+        abort();
+    e->json = cli->json;
+    req->arg = e;
+    req->on_data = on_data;
+    http_start(req);
+    http_wait(req);
+    if (!http_ok(req) && !ferror(stdout))
+        status = http_explain(req);
+    http_req_free(req);
+    free(path);
+    free(since);
+    free(e);
+    return status;
+}

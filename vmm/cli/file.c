@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* transom file put, get, list, delete. Contents stream; nothing is held in memory whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "vmm/cli/cli.h"
+#include "vmm/cli/http.h"
+#include "vmm/cli/term.h"
+
+#define PROGRESS_MS 250
+
+struct transfer {
+    struct http_req *req;
+    int fd;
+    const char *label;
+    int64_t total; /* -1: unknown */
+    int64_t moved, shown_at;
+    bool show, shown;
+    int error; /* local: negative errno */
+};
+
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+static void show_progress(struct transfer *t, size_t n, bool last)
+{
+    double mib = 1024.0 * 1024.0;
+
+    t->moved += (int64_t)n;
+    if (!t->show || (!last && now_ms() - t->shown_at < PROGRESS_MS) || (last && !t->shown))
+        return;
+    t->shown_at = now_ms();
+    t->shown = true;
+    if (t->total >= 0)
+        fprintf(stderr, "\r%s: %.1f of %.1f MiB%s", t->label, (double)t->moved / mib,
+                (double)t->total / mib, last ? "\n" : "");
+    else
+        fprintf(stderr, "\r%s: %.1f MiB%s", t->label, (double)t->moved / mib, last ? "\n" : "");
+}
+
+static long on_read(struct http_req *req, uint8_t *buf, size_t size)
+{
+    struct transfer *t = req->arg;
+    ssize_t n;
+
+    do {
+        n = read(t->fd, buf, size);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        t->error = -errno;
+        return -2;
+    }
+    show_progress(t, (size_t)n, false);
+    return (long)n;
+}
+
+static bool on_data(struct http_req *req, const uint8_t *data, size_t len)
+{
+    struct transfer *t = req->arg;
+
+    t->error = cli_write_all(t->fd, data, len);
+    show_progress(t, len, false);
+    return t->error == 0;
+}
+
+/* Start and wait. Returns 0, the number of the signal that came in between, or -1. */
+static int transfer(struct transfer *t)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    int signal_fd = term_signal_fd(signals, 3), number = 0;
+    struct pollfd fds[1] = {{.fd = signal_fd, .events = POLLIN}};
+
+    t->req->arg = t;
+    t->show = isatty(STDERR_FILENO);
+    t->shown_at = now_ms();
+    http_start(t->req);
+    while (!t->req->done && number == 0) {
+        http_step(t->req->http, fds, 1, 1000);
+        number = term_next_signal(signal_fd);
+    }
+    close(signal_fd);
+    show_progress(t, 0, true);
+    return number;
+}
+
+/* Exit status of a transfer; says why it failed. */
+static int outcome(const struct transfer *t, int signal_number, const char *local)
+{
+    if (signal_number != 0)
+        return 128 + signal_number;
+    if (t->error != 0)
+        return cli_fail(1, "%s: %s", local, strerror(-t->error));
+    return http_ok(t->req) ? 0 : http_explain(t->req);
+}
+
+static bool is_octal(const char *mode)
+{
+    return *mode != '\0' && strlen(mode) <= 5 && strspn(mode, "01234567") == strlen(mode);
+}
+
+/* Open the local file to send. Returns 0, or an exit status after saying why. */
+static int open_local(const char *local, struct transfer *t, struct stat *st)
+{
+    if (strcmp(local, "-") == 0) {
+        t->fd = STDIN_FILENO;
+        t->total = -1;
+        st->st_mode = 0644;
+        return 0;
+    }
+    t->fd = open(local, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (t->fd < 0 || fstat(t->fd, st) != 0)
+        return cli_fail(1, "%s: %s", local, strerror(errno));
+    if (S_ISDIR(st->st_mode))
+        return cli_fail(1,
+                        "%s is a folder; send it as an archive: tar c %s | transom exec -i -- "
+                        "tar x",
+                        local, local);
+    t->total = S_ISREG(st->st_mode) ? st->st_size : -1;
+    return 0;
+}
+
+int cmd_file_put(struct cli *cli, int argc, char **argv)
+{
+    struct transfer t = {.fd = -1, .label = argv[0]};
+    const char *local = argv[0];
+    char *name = cli_printf("%s", local), *base = basename(name), *remote, *encoded, *path;
+    struct stat st = {0};
+    int status;
+
+    if (argc < 2 && strcmp(local, "-") == 0) {
+        free(name);
+        return cli_fail(CLI_USAGE, "standard input has no name; give REMOTE");
+    }
+    if (cli->mode != NULL && !is_octal(cli->mode)) {
+        free(name);
+        return cli_fail(CLI_USAGE, "--mode wants an octal number such as 0755");
+    }
+    status = open_local(local, &t, &st);
+    if (argc < 2)
+        remote = cli_printf("%s", base);
+    else if (argv[1][0] != '\0' && argv[1][strlen(argv[1]) - 1] == '/')
+        remote = cli_printf("%s%s", argv[1], base);
+    else
+        remote = cli_printf("%s", argv[1]);
+    encoded = cli_encode(remote);
+    path = status != 0         ? NULL
+           : cli->mode != NULL ? cli_sandbox_path(cli, "/files?path=%s&mode=%s", encoded, cli->mode)
+                               : cli_sandbox_path(cli, "/files?path=%s&mode=%04o", encoded,
+                                                  (unsigned int)(st.st_mode & 0777));
+    if (path != NULL) {
+        t.req = http_req_new(cli->http, "PUT", path);
+        t.req->on_read = on_read;
+        http_req_stream_body(t.req, t.total);
+        status = outcome(&t, transfer(&t), local);
+        if (status == 0 && cli->json && t.req->body != NULL)
+            printf("%s\n", t.req->body);
+        http_req_free(t.req);
+    } else if (status == 0) {
+        status = 1;
+    }
+    if (t.fd > STDIN_FILENO)
+        close(t.fd);
+    free(path);
+    free(encoded);
+    free(remote);
+    free(name);
+    return status;
+}
+
+/* A temporary name beside local, opened. Returns 0, or 1 after saying why. */
+static int open_temporary(const char *local, struct transfer *t, char **temporary)
+{
+    char *copy = cli_printf("%s", local), *dir = dirname(copy);
+
+    *temporary = cli_printf("%s/.transom-XXXXXX", dir);
+    t->fd = mkostemp(*temporary, O_CLOEXEC);
+    if (t->fd < 0) {
+        cli_fail(1, "%s: %s", dir, strerror(errno));
+        free(copy);
+        return 1;
+    }
+    free(copy);
+    return 0;
+}
+
+/* Give the finished file its mode and its name. */
+static int put_in_place(const struct transfer *t, const char *temporary, const char *local)
+{
+    mode_t mode = is_octal(t->req->mode) ? (mode_t)(strtoul(t->req->mode, NULL, 8) & 0777) : 0644;
+    mode_t mask = umask(0);
+
+    umask(mask);
+    if (fchmod(t->fd, mode & ~mask) != 0 || rename(temporary, local) != 0)
+        return cli_fail(1, "%s: %s", local, strerror(errno));
+    return 0;
+}
+
+int cmd_file_get(struct cli *cli, int argc, char **argv)
+{
+    struct transfer t = {.fd = -1, .label = argv[0], .total = -1};
+    char *name = cli_printf("%s", argv[0]), *local, *temporary = NULL, *encoded, *path;
+    bool to_stdout = argc > 1 && strcmp(argv[1], "-") == 0;
+    struct stat st;
+    int status = 1;
+
+    if (argc > 1 && !to_stdout && stat(argv[1], &st) == 0 && S_ISDIR(st.st_mode))
+        local = cli_printf("%s/%s", argv[1], basename(name));
+    else
+        local = cli_printf("%s", argc > 1 ? argv[1] : basename(name));
+    encoded = cli_encode(argv[0]);
+    path = cli_sandbox_path(cli, "/files?path=%s", encoded);
+    if (path != NULL && to_stdout)
+        t.fd = STDOUT_FILENO;
+    if (path != NULL && (to_stdout || open_temporary(local, &t, &temporary) == 0)) {
+        t.req = http_req_new(cli->http, "GET", path);
+        t.req->on_data = on_data;
+        status = outcome(&t, transfer(&t), local);
+        if (status == 0 && !to_stdout)
+            status = put_in_place(&t, temporary, local);
+        http_req_free(t.req);
+    }
+    if (t.fd >= 0 && !to_stdout) {
+        close(t.fd);
+        if (status != 0)
+            unlink(temporary);
+    }
+    free(temporary);
+    free(path);
+    free(encoded);
+    free(local);
+    free(name);
+    return status;
+}
+
+int cmd_file_list(struct cli *cli, int argc, char **argv)
+{
+    static const char *const keys[] = {"type", "mode", "size", "mtime", "name", "target", NULL};
+    static const char *const headers[] = {"TYPE", "MODE",   "SIZE", "CHANGED",
+                                          "NAME", "TARGET", NULL};
+    char *encoded = cli_encode(argc > 0 ? argv[0] : ".");
+    char *path = cli_sandbox_path(cli, "/files/list?path=%s", encoded);
+    json_t *answer = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL, *entries;
+
+    free(path);
+    free(encoded);
+    if (answer == NULL)
+        return 1;
+    entries = json_object_get(answer, "entries");
+    for (size_t i = 0; !cli->json && i < json_array_size(entries); i++) {
+        json_t *e = json_array_get(entries, i);
+        time_t s = (time_t)(json_integer_value(json_object_get(e, "mtime_ms")) / 1000);
+        char text[32] = "";
+        struct tm tm;
+
+        if (localtime_r(&s, &tm) != NULL)
+            strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &tm);
+        json_object_set_new(e, "mtime", json_string(text));
+    }
+    if (cli->json)
+        cli_print_json(answer);
+    else
+        cli_print_table(entries, keys, headers);
+    json_decref(answer);
+    return 0;
+}
+
+int cmd_file_delete(struct cli *cli, int argc, char **argv)
+{
+    int status = 0;
+
+    for (int i = 0; i < argc; i++) {
+        char *encoded = cli_encode(argv[i]);
+        char *path = cli_sandbox_path(cli, "/files?path=%s", encoded);
+        json_t *answer = path != NULL ? cli_call(cli, "DELETE", path, NULL) : NULL;
+
+        if (answer == NULL)
+            status = 1;
+        json_decref(answer);
+        free(path);
+        free(encoded);
+    }
+    return status;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* transom session new, list, show, delete. */
+#include <stdio.h>
+#include <stdlib.h>
+#include "vmm/cli/cli.h"
+
+int cmd_session_new(struct cli *cli, int argc, char **argv)
+{
+    json_t *body = json_object(), *session;
+
+    if (argc > 0 && json_object_set_new(body, "name", json_string(argv[0])) != 0) {
+        json_decref(body);
+        return cli_fail(CLI_USAGE, "the name is not UTF-8");
+    }
+    session = cli_call(cli, "POST", "/v1/sessions", body);
+    json_decref(body);
+    if (session == NULL)
+        return 1;
+    if (cli->json) {
+        cli_print_json(session);
+    } else {
+        cli_print_text(cli_text(session, "id"));
+        putchar('\n');
+    }
+    json_decref(session);
+    return 0;
+}
+
+/* What a list shows of a session's sandboxes: the state of the first. */
+static void add_state(json_t *session)
+{
+    const json_t *first = json_array_get(json_object_get(session, "sandboxes"), 0);
+
+    json_object_set_new(session, "state", json_string(cli_text(first, "state")));
+    json_object_set_new(session, "url", json_string(cli_text(first, "url")));
+}
+
+int cmd_session_list(struct cli *cli, int argc, char **argv)
+{
+    static const char *const keys[] = {"id", "name", "owner", "state", "created_at", "url", NULL};
+    static const char *const headers[] = {"ID", "NAME", "OWNER", "STATE", "CREATED", "URL", NULL};
+    json_t *answer = cli_call(cli, "GET", "/v1/sessions", NULL), *sessions;
+
+    (void)argc;
+    (void)argv;
+    if (answer == NULL)
+        return 1;
+    if (cli->json) {
+        cli_print_json(answer);
+    } else {
+        sessions = json_object_get(answer, "sessions");
+        for (size_t i = 0; i < json_array_size(sessions); i++)
+            add_state(json_array_get(sessions, i));
+        cli_print_table(sessions, keys, headers);
+    }
+    json_decref(answer);
+    return 0;
+}
+
+static void print_field(const json_t *object, const char *key, const char *label)
+{
+    const json_t *v = json_object_get(object, key);
+
+    if (json_is_integer(v)) {
+        printf("%-9s %lld\n", label, (long long)json_integer_value(v));
+    } else if (json_is_string(v) && json_string_length(v) > 0) {
+        printf("%-9s ", label);
+        cli_print_text(json_string_value(v));
+        putchar('\n');
+    }
+}
+
+int cmd_session_show(struct cli *cli, int argc, char **argv)
+{
+    static const char *const keys[] = {"name", "state",  "vcpus", "memory_mb",
+                                       "url",  "reason", NULL};
+    static const char *const headers[] = {"SANDBOX", "STATE", "CPUS", "MIB", "URL", "REASON", NULL};
+    char *id = cli_session_id(cli, argc > 0 ? argv[0] : NULL), *path;
+    json_t *session;
+
+    if (id == NULL)
+        return 1;
+    path = cli_printf("/v1/sessions/%s", id);
+    session = cli_call(cli, "GET", path, NULL);
+    free(path);
+    free(id);
+    if (session == NULL)
+        return 1;
+    if (cli->json) {
+        cli_print_json(session);
+    } else {
+        print_field(session, "id", "id");
+        print_field(session, "name", "name");
+        print_field(session, "owner", "owner");
+        print_field(session, "created_at", "created");
+        putchar('\n');
+        cli_print_table(json_object_get(session, "sandboxes"), keys, headers);
+    }
+    json_decref(session);
+    return 0;
+}
+
+int cmd_session_delete(struct cli *cli, int argc, char **argv)
+{
+    int status = 0;
+
+    for (int i = 0; i < argc; i++) {
+        char *id = cli_session_id(cli, argv[i]);
+        char *path = id != NULL ? cli_printf("/v1/sessions/%s", id) : NULL;
+        json_t *answer = path != NULL ? cli_call(cli, "DELETE", path, NULL) : NULL;
+
+        if (answer == NULL)
+            status = 1;
+        json_decref(answer);
+        free(path);
+        free(id);
+    }
+    return status;
+}
