@@ -93,7 +93,7 @@ struct vm_driver {
 
     /* Take over a machine that an earlier manager left running. Of the spec, label, instance,
      * run_dir and cgroup are used. on_start says UV_ESRCH when it no longer runs (its remains are
-     * removed then), UV_ESTALE when it is another instance (not touched), UV_ETIMEDOUT when it
+     * removed then), -ESTALE when it is another instance (not touched), UV_ETIMEDOUT when it
      * does not answer (not touched: use remove). */
     int (*adopt)(uv_loop_t *loop, const struct vm_spec *spec, uint64_t timeout_ms,
                  const struct vm_cbs *cbs, void *arg, struct vm **out, struct err *err);

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* A machine's own disk: a sparse file with an empty ext4 file system. Blocking; launcher only. */
+#ifndef VMM_DISK_H
+#define VMM_DISK_H
+
+#include "transom/err.h"
+
+/* Open path for reading and writing; make it first when it is not there (under a temporary name, so
+ * a broken attempt leaves nothing). Returns a descriptor (close-on-exec), or < 0 with err. */
+TR_MUST_CHECK int disk_open(const char *path, unsigned size_mb, struct err *err);
+
+#endif
