@@ -264,12 +264,13 @@ static void finish(struct tr_h2 *h2)
 
 static void release(struct tr_h2 *h2)
 {
-    struct tr_h2_stream *st;
+    struct tr_h2_stream *st, *next;
 
-    while ((st = h2->dead.first) != NULL) {
-        h2_list_del(&h2->dead, st);
+    for (st = h2->dead.first; st != NULL; st = next) {
+        next = st->next;
         h2_stream_free(st);
     }
+    h2->dead = (struct h2_list){NULL, NULL};
     if (!h2->freed)
         return;
     nghttp2_session_del(h2->ng);

@@ -58,9 +58,10 @@ int h2_head_add(struct h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
 
     if (bytes > max)
         return -EMSGSIZE;
-    if (grow((void **)&head->bufs, &head->bufs_cap, head->n_bufs + 2, sizeof(head->bufs[0])) != 0 ||
+    if (grow((void **)&head->bufs, &head->bufs_cap, head->n_bufs + 2, sizeof(nghttp2_rcbuf *)) !=
+            0 ||
         grow((void **)&head->fields, &head->fields_cap, head->n_fields + 1,
-             sizeof(head->fields[0])) != 0)
+             sizeof(struct tr_h2_field)) != 0)
         return -ENOMEM;
     head->bytes = bytes;
     nghttp2_rcbuf_incref(name);

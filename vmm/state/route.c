@@ -93,7 +93,7 @@ static bool address_valid(const char *s)
 
 static int parse_members(const json_t *o, struct tr_route *r, struct err *err)
 {
-    json_int_t v, port = 0, instance;
+    json_int_t v = 0, port = 0, instance = 0;
     char state[16];
     int e;
 
