@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* The manager's side of one agent: HTTP/2 over the machine's channel, said hello to, and connected
+ * again when the channel is lost, for as long as the machine lives. */
+#ifndef VMM_AGENT_CLIENT_H
+#define VMM_AGENT_CLIENT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <uv.h>
+#include "transom/h2.h"
+
+struct vmm_agent;
+
+struct vmm_agent_cbs {
+    /* A new descriptor of the channel, or < 0 with the reason. */
+    int (*connect)(void *arg, struct err *err);
+    /* The body of POST /v1/hello, made anew each time (new reference), or NULL. */
+    json_t *(*hello)(void *arg);
+    /* Hello was answered (again): requests can be sent. answer is borrowed. */
+    void (*on_ready)(const json_t *answer, void *arg);
+    /* The agent refused hello: it will not get better by itself. */
+    void (*on_refused)(const char *why, void *arg);
+    /* One event of the agent's event stream (borrowed). */
+    void (*on_event)(const json_t *event, void *arg);
+};
+
+/* Begin to connect. cbs is borrowed; no callback runs before this returns. */
+TR_MUST_CHECK int vmm_agent_open(uv_loop_t *loop, const char *label,
+                                 const struct vmm_agent_cbs *cbs, void *arg,
+                                 struct vmm_agent **out);
+/* Requests under way end; waiters are told. cb runs when all is closed and the agent freed. */
+void vmm_agent_close(struct vmm_agent *agent, void (*cb)(void *arg), void *arg);
+
+/* The session to send requests on; NULL unless ready. */
+struct tr_h2 *vmm_agent_session(const struct vmm_agent *agent);
+/* Since when there has been no session (loop time); 0: there is one. */
+uint64_t vmm_agent_lost_since(const struct vmm_agent *agent);
+
+/* Tell when it is ready. Embedded by the caller. cb runs once: 0, UV_ETIMEDOUT, or UV_ECANCELED
+ * when the agent is closed; not from inside vmm_agent_wait(). */
+struct vmm_agent_wait {
+    struct vmm_agent_wait *prev, *next;
+    struct vmm_agent *agent; /* NULL: not waiting */
+    uint64_t deadline_ms;
+    void (*cb)(struct vmm_agent_wait *wait, int status);
+};
+void vmm_agent_wait(struct vmm_agent *agent, struct vmm_agent_wait *wait, uint64_t timeout_ms);
+void vmm_agent_wait_cancel(struct vmm_agent_wait *wait); /* cb does not run */
+
+/* A small JSON request: cb runs once, later, with the status and the body (borrowed; NULL when it
+ * is none), or a negative errno for status. body may be NULL. */
+typedef void (*vmm_agent_reply_cb)(int status, const json_t *reply, void *arg);
+TR_MUST_CHECK int vmm_agent_call(struct vmm_agent *agent, const char *method, const char *path,
+                                 const json_t *body, vmm_agent_reply_cb cb, void *arg);
+
+#endif

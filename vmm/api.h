@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* Handlers of the API, one file per subject. See the table in router.c. */
+#ifndef VMM_API_H
+#define VMM_API_H
+
+#include <jansson.h>
+#include "vmm/request.h"
+
+/* api_node.c */
+void vmm_api_version(struct vmm_request *req);
+void vmm_api_openapi(struct vmm_request *req);
+void vmm_api_node(struct vmm_request *req);
+
+/* api_keys.c */
+void vmm_api_key_new(struct vmm_request *req);
+void vmm_api_key_list(struct vmm_request *req);
+void vmm_api_key_delete(struct vmm_request *req);
+
+/* api_sessions.c */
+void vmm_api_session_new(struct vmm_request *req);
+void vmm_api_session_list(struct vmm_request *req);
+void vmm_api_session_get(struct vmm_request *req);
+void vmm_api_session_delete(struct vmm_request *req);
+/* Go on with a deletion that a crash cut off. */
+void vmm_api_session_resume_delete(struct vmm *vmm, struct vmm_session *session);
+
+/* api_sandboxes.c */
+void vmm_api_sandbox_list(struct vmm_request *req);
+void vmm_api_sandbox_get(struct vmm_request *req);
+void vmm_api_sandbox_start(struct vmm_request *req);
+void vmm_api_sandbox_stop(struct vmm_request *req);
+void vmm_api_sandbox_reset(struct vmm_request *req);
+
+/* api_events.c */
+void vmm_api_events(struct vmm_request *req);
+
+/* forward.c: endpoints that the sandbox's agent answers */
+void vmm_api_forward(struct vmm_request *req);
+
+/* view.c: how things look in answers (new references; NULL when out of memory) */
+json_t *vmm_view_sandbox(const struct vmm *vmm, const struct vmm_sandbox *sb);
+json_t *vmm_view_session(const struct vmm *vmm, const struct vmm_session *session);
+/* "http://<label>.preview.localhost:8080" */
+void vmm_view_host(const struct vmm *vmm, const char *label, char *out, size_t size);
+void vmm_view_url(const struct vmm *vmm, const char *label, char *out, size_t size);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/* /v1/keys: admin only (the router sees to it). */
+#include <errno.h>
+#include <string.h>
+#include "vmm/api.h"
+#include "vmm/vmm.h"
+
+void vmm_api_key_new(struct vmm_request *req)
+{
+    const char *owner = json_string_value(json_object_get(req->body, "owner"));
+    const char *name = json_string_value(json_object_get(req->body, "name"));
+    const json_t *scopes = json_object_get(req->body, "scopes");
+    enum vmm_scope scope = VMM_SCOPE_SESSION;
+    struct err err = {0};
+    json_t *key;
+
+    if (!vmm_owner_valid(owner)) {
+        vmm_reply_error(req, 422, "member \"owner\" must be 1 to %d letters, digits and \"._-@+\"",
+                        VMM_OWNER_MAX);
+        return;
+    }
+    if (name != NULL && *name && !vmm_name_valid(name, 128)) {
+        vmm_reply_error(req, 422,
+                        "member \"name\" must be at most 128 bytes without control characters");
+        return;
+    }
+    if (json_is_array(scopes) && vmm_scopes_parse(scopes, &scope, &err) != 0) {
+        vmm_reply_error(req, 422, "%s", err.msg);
+        return;
+    }
+    if (vmm_auth_create(req->vmm->auth, owner, name == NULL ? "" : name, scope, &key, &err) != 0)
+        vmm_reply_err(req, &err);
+    else
+        vmm_reply_json(req, 201, key);
+}
+
+void vmm_api_key_list(struct vmm_request *req)
+{
+    json_t *keys = vmm_auth_list(req->vmm->auth);
+
+    vmm_reply_json(req, 200, keys == NULL ? NULL : json_pack("{so}", "keys", keys));
+}
+
+void vmm_api_key_delete(struct vmm_request *req)
+{
+    struct err err = {0};
+    int r = vmm_auth_delete(req->vmm->auth, req->params[0], &err);
+
+    if (r == 0 || r == -ENOENT) /* deleting again is fine */
+        vmm_reply_empty(req, 204);
+    else
+        vmm_reply_err(req, &err);
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* /v1/sessions */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "transom/log.h"
+#include "vmm/api.h"
+#include "vmm/live.h"
+#include "vmm/vmm.h"
+
+#define LIST_MAX 1000
+
+void vmm_api_session_new(struct vmm_request *req)
+{
+    const char *name = json_string_value(json_object_get(req->body, "name"));
+    struct vmm_session *session;
+    struct err err = {0};
+
+    if (name != NULL && *name && !vmm_name_valid(name, VMM_SESSION_NAME_MAX)) {
+        vmm_reply_error(req, 422,
+                        "member \"name\" must be at most %d bytes without control characters",
+                        VMM_SESSION_NAME_MAX);
+        return;
+    }
+    if (req->vmm->ending) {
+        vmm_reply_error(req, 503, "the manager is ending");
+        return;
+    }
+    if (vmm_session_new(&req->vmm->sessions, req->who.owner, name == NULL ? "" : name, &session,
+                        &err) != 0) {
+        vmm_reply_err(req, &err);
+        return;
+    }
+    log_info("session=%s: created for %s", session->id, session->owner);
+    vmm_live_session(req->vmm, session, "session.created");
+    vmm_reply_json(req, 201, vmm_view_session(req->vmm, session));
+}
+
+/* May the asking key see it? */
+static bool is_visible(const struct vmm_request *req, const struct vmm_session *session)
+{
+    return req->who.scope == VMM_SCOPE_ADMIN || strcmp(req->who.owner, session->owner) == 0;
+}
+
+/* ?after=ID continues where "next" of an earlier answer said. */
+void vmm_api_session_list(struct vmm_request *req)
+{
+    char *after = vmm_query_get(req->query, "after");
+    struct vmm_session *session = req->vmm->sessions.first;
+    json_t *list = json_array(), *body;
+    const char *last = NULL;
+    bool more = false;
+
+    if (after != NULL && *after) {
+        session = vmm_session_find(&req->vmm->sessions, after);
+        if (session == NULL || !is_visible(req, session)) {
+            vmm_reply_error(req, 400, "there is no such session to continue after");
+            json_decref(list);
+            free(after);
+            return;
+        }
+        session = session->next;
+    }
+    free(after);
+    for (; session != NULL && !more; session = session->next) {
+        if (!is_visible(req, session) || session->deleting)
+            continue;
+        if (json_array_size(list) >= LIST_MAX) {
+            more = true;
+            break;
+        }
+        if (json_array_append_new(list, vmm_view_session(req->vmm, session)) != 0) {
+            json_decref(list);
+            vmm_reply_json(req, 200, NULL);
+            return;
+        }
+        last = session->id;
+    }
+    body = json_pack("{so}", "sessions", list);
+    if (body != NULL && more && json_object_set_new(body, "next", json_string(last)) != 0) {
+        json_decref(body);
+        body = NULL;
+    }
+    vmm_reply_json(req, 200, body);
+}
+
+void vmm_api_session_get(struct vmm_request *req)
+{
+    vmm_reply_json(req, 200, vmm_view_session(req->vmm, req->session));
+}
+
+/* ---- deletion: mark it, stop every sandbox, remove the records, answer ---- */
+
+struct deletion {
+    struct vmm *vmm;
+    struct vmm_request *req; /* NULL: nobody waits (resumed after a crash) */
+    char session[VMM_ID_LEN + 1];
+};
+
+static void deletion_end(struct deletion *d, const struct err *err)
+{
+    if (d->req != NULL) {
+        if (err->code == 0)
+            vmm_reply_empty(d->req, 204);
+        else
+            vmm_reply_err(d->req, err);
+        vmm_request_unref(d->req);
+    } else if (err->code != 0) {
+        log_error("session=%s: not deleted: %s", d->session, err->msg);
+    }
+    free(d);
+}
+
+static void deletion_step(struct deletion *d);
+
+static void on_stopped(struct vmm_sandbox *sb, int status, const char *why, void *arg)
+{
+    struct deletion *d = arg;
+
+    (void)sb;
+    (void)status;
+    (void)why;
+    deletion_step(d);
+}
+
+static void deletion_step(struct deletion *d)
+{
+    struct vmm_session *session = vmm_session_find(&d->vmm->sessions, d->session);
+    struct err err = {0};
+    int r;
+
+    if (session == NULL) { /* two deletions at once: the other one was first */
+        deletion_end(d, &err);
+        return;
+    }
+    for (struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next) {
+        r = vmm_sandbox_stop(sb, "the session is being deleted", true, on_stopped, d, &err);
+        if (r > 0)
+            return; /* on_stopped() goes on */
+        if (r < 0) {
+            deletion_end(d, &err);
+            return;
+        }
+    }
+    log_info("session=%s: deleted", session->id);
+    vmm_live_session_gone(d->vmm, session);
+    if (vmm_session_remove(&d->vmm->sessions, session, &err) != 0)
+        log_error("session=%s: %s; the next start tries again", d->session, err.msg);
+    tr_err_clear(&err);
+    deletion_end(d, &err);
+}
+
+static void delete_session(struct vmm *vmm, struct vmm_request *req, struct vmm_session *session)
+{
+    struct deletion *d = calloc(1, sizeof(*d));
+    struct err err = {0};
+
+    if (d == NULL) {
+        if (req != NULL)
+            vmm_reply_error(req, 503, "out of memory");
+        return;
+    }
+    d->vmm = vmm;
+    d->req = req == NULL ? NULL : vmm_request_ref(req);
+    memcpy(d->session, session->id, sizeof(d->session));
+    if (vmm_session_mark_deleting(&vmm->sessions, session, &err) != 0)
+        deletion_end(d, &err);
+    else
+        deletion_step(d);
+}
+
+void vmm_api_session_delete(struct vmm_request *req)
+{
+    delete_session(req->vmm, req, req->session);
+}
+
+void vmm_api_session_resume_delete(struct vmm *vmm, struct vmm_session *session)
+{
+    delete_session(vmm, NULL, session);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* API keys: who may do what. A key is shown once; on disk there is only its SHA-256, as the name
+ * of its record, so that the look-up never compares a secret byte by byte. */
+#ifndef VMM_AUTH_H
+#define VMM_AUTH_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include "vmm/text.h"
+
+#define VMM_OWNER_MAX 64
+#define VMM_KEY_MAX   10000
+#define VMM_KEY_SIZE  64 /* "transom_" + 40 hex digits + NUL fits */
+
+/* Each scope includes the ones before it. admin reaches every owner's things. */
+enum vmm_scope { VMM_SCOPE_NONE, VMM_SCOPE_READ, VMM_SCOPE_SESSION, VMM_SCOPE_ADMIN };
+
+struct vmm_identity {
+    char owner[VMM_OWNER_MAX + 1];
+    enum vmm_scope scope;
+};
+
+struct vmm_auth;
+
+/* Load the records in dir (created when missing). A broken record is set aside. */
+TR_MUST_CHECK int vmm_auth_open(const char *dir, struct vmm_auth **out, struct err *err);
+void vmm_auth_free(struct vmm_auth *auth);
+
+/* Who holds this key? 0, or -EACCES and *out is untouched. */
+TR_MUST_CHECK int vmm_auth_check(const struct vmm_auth *auth, const char *key,
+                                 struct vmm_identity *out);
+/* The key of an "authorization" header field, borrowed; NULL when it is not a Bearer one. */
+const char *vmm_auth_bearer(const char *field);
+
+bool vmm_owner_valid(const char *owner);
+/* The widest of a JSON list of scope names. Returns 0, or -EINVAL with the reason. */
+TR_MUST_CHECK int vmm_scopes_parse(const json_t *list, enum vmm_scope *out, struct err *err);
+
+/* Make a key. *out: its record with the member "key" (new reference). -EDQUOT: too many keys. */
+TR_MUST_CHECK int vmm_auth_create(struct vmm_auth *auth, const char *owner, const char *name,
+                                  enum vmm_scope scope, json_t **out, struct err *err);
+/* All records, without the keys (new reference; NULL when out of memory). */
+json_t *vmm_auth_list(const struct vmm_auth *auth);
+/* 0, -ENOENT, or the fault of the disk. */
+TR_MUST_CHECK int vmm_auth_delete(struct vmm_auth *auth, const char *id, struct err *err);
+
+#endif

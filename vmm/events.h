@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/* What happened lately: a bounded ring of events with their owners, for GET /v1/events and Redis.
+ * Ids only grow, also over restarts: they are microseconds of Unix time, or one more than the last.
+ */
+#ifndef VMM_EVENTS_H
+#define VMM_EVENTS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include "vmm/auth.h"
+
+#define VMM_EVENTS_KEPT 2048
+
+struct vmm_event {
+    uint64_t id;
+    char owner[VMM_OWNER_MAX + 1];
+    char type[40];
+    char *text; /* JSON, one line */
+};
+
+/* Who wants to know at once. Embedded by the caller; may remove itself from wake(). */
+struct vmm_listener {
+    struct vmm_listener *prev, *next;
+    void (*wake)(struct vmm_listener *listener);
+};
+
+struct vmm_events {
+    struct vmm_event ring[VMM_EVENTS_KEPT];
+    size_t first, n;
+    uint64_t last_id;
+    struct vmm_listener *listeners;
+    char node[64];
+};
+
+void vmm_events_fini(struct vmm_events *events);
+
+/* Add an event; members (taken, also on a fault) become part of its text beside id, time, type,
+ * owner and node. Returns it (borrowed until the next add), or NULL when out of memory. */
+const struct vmm_event *vmm_events_add(struct vmm_events *events, const char *type,
+                                       const char *owner, json_t *members);
+/* The first kept event after id that this owner may see (everything for NULL); NULL: none. */
+const struct vmm_event *vmm_events_next(const struct vmm_events *events, uint64_t after,
+                                        const char *owner);
+/* Id before the oldest kept event: whoever is behind it has missed some. */
+uint64_t vmm_events_horizon(const struct vmm_events *events);
+
+void vmm_events_listen(struct vmm_events *events, struct vmm_listener *listener);
+void vmm_events_unlisten(struct vmm_events *events, struct vmm_listener *listener);
+
+#endif

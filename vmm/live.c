@@ -1,0 +1,601 @@
+/* SPDX-License-Identifier: MIT */
+/* Path: a change -> one script -> done. Faults: down -> nothing is sent; up again -> write_back()
+ * sends everything there is, in pieces, so that neither end is flooded. */
+#include "vmm/live.h"
+
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "transom/log.h"
+#include "vmm/api.h"
+
+#define HEARTBEAT_MS     10000
+#define NODE_EXPIRY_MS   "35000"
+#define LEAVE_TIMEOUT_MS 2000
+#define BATCH            256 /* scripts under way during a write-back */
+#define ARGS_MAX         32
+
+/* Both indexes name what this node has written, so that a later write-back can remove the rest. */
+#define KEY_LABELS   "transom:node-labels:"
+#define KEY_SESSIONS "transom:node-sessions:"
+
+/* KEYS: routes, route-changes, sandbox:L, events, idle, node-labels. ARGV: label, route, event or
+ * "", maximum of route-changes, of events, then field, value ... of sandbox:L. The stream of
+ * changes gets an entry only for a real change: a write-back of thousands must not flush it. */
+static const char script_sandbox[] =
+    "if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then "
+    "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) "
+    "redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'label', ARGV[1], 'route', ARGV[2]) "
+    "end "
+    "for i = 6, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end "
+    "if ARGV[3] ~= '' then "
+    "redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[3]) end "
+    "if redis.call('HGET', KEYS[3], 'state') ~= 'running' then "
+    "redis.call('ZREM', KEYS[5], ARGV[1]) end "
+    "redis.call('SADD', KEYS[6], ARGV[1]) "
+    "return 1";
+
+/* KEYS: session:S, events, node-sessions. ARGV: id, event or "", maximum of events, field, value.
+ */
+static const char script_session[] =
+    "for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
+    "redis.call('SADD', KEYS[3], ARGV[1]) "
+    "if ARGV[2] ~= '' then "
+    "redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'event', ARGV[2]) end "
+    "return 1";
+
+/* KEYS: routes, route-changes, idle, node-labels, node-sessions, events. ARGV: maximum of
+ * route-changes, of events, event or "", "keep" (the ids that follow stay, the rest goes) or "drop"
+ * (they go), then ids: "l:LABEL" and "s:SESSION". */
+static const char script_prune[] =
+    "local named, keep = {}, ARGV[4] == 'keep' "
+    "for i = 5, #ARGV do named[ARGV[i]] = true end "
+    "for _, l in ipairs(redis.call('SMEMBERS', KEYS[4])) do "
+    "if (named['l:' .. l] == nil) == keep then "
+    "if redis.call('HDEL', KEYS[1], l) == 1 then "
+    "redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[1], '*', 'label', l, 'route', '') end "
+    "redis.call('DEL', 'transom:sandbox:' .. l) "
+    "redis.call('ZREM', KEYS[3], l) "
+    "redis.call('SREM', KEYS[4], l) end end "
+    "for _, s in ipairs(redis.call('SMEMBERS', KEYS[5])) do "
+    "if (named['s:' .. s] == nil) == keep then "
+    "redis.call('DEL', 'transom:session:' .. s) "
+    "redis.call('SREM', KEYS[5], s) end end "
+    "if ARGV[3] ~= '' then "
+    "redis.call('XADD', KEYS[6], 'MAXLEN', '~', ARGV[2], '*', 'event', ARGV[3]) end "
+    "return 1";
+
+/* KEYS: node:N. ARGV: expiry in ms, field, value ... */
+static const char script_node[] =
+    "for i = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
+    "redis.call('PEXPIRE', KEYS[1], ARGV[1]) "
+    "return 1";
+
+struct vmm_live {
+    struct vmm *vmm;
+    struct tr_redis *redis;
+    uv_timer_t timer; /* heartbeat; the deadline of leaving */
+    char *url;        /* without password */
+    char key_node[96], key_labels[96], key_sessions[96];
+    bool was_up, leaving, closing;
+    bool writing_back;
+    char next_session[VMM_ID_LEN + 1]; /* write-back: where to go on; "" at its start */
+    unsigned n_batch;                  /* scripts of the write-back under way */
+    uint64_t event_sent;               /* id of the last event given to Redis */
+    int n_open;
+    void (*on_closed)(void *arg);
+    void *on_closed_arg;
+};
+
+/* The arguments of one script, numbers in text of their own. */
+struct args {
+    const char *v[ARGS_MAX];
+    size_t n;
+    char numbers[8][24];
+    size_t n_numbers;
+};
+
+static void add(struct args *a, const char *text)
+{
+    if (a->n < ARGS_MAX)
+        a->v[a->n++] = text;
+}
+
+static void add_int(struct args *a, int64_t value)
+{
+    char *text = a->numbers[a->n_numbers++];
+
+    snprintf(text, sizeof(a->numbers[0]), "%" PRId64, value);
+    add(a, text);
+}
+
+static void on_reply(struct redisReply *reply, void *arg)
+{
+    (void)arg;
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
+        log_error("redis refused a state change: %s", reply->str);
+}
+
+static bool usable(const struct vmm_live *live)
+{
+    return live != NULL && !live->closing && tr_redis_is_up(live->redis);
+}
+
+/* Returns 0 when cb will run. */
+static int run(struct vmm_live *live, const char *script, tr_redis_reply_cb cb, int n_keys,
+               const struct args *a)
+{
+    size_t len[ARGS_MAX];
+    int r;
+
+    for (size_t i = 0; i < a->n; i++)
+        len[i] = strlen(a->v[i]);
+    r = tr_redis_script(live->redis, script, cb, live, n_keys, (int)a->n, (const char **)a->v, len);
+    if (r != 0 && r != UV_ENOTCONN) /* down: the write-back will do it */
+        log_error("redis: a state change was not sent: %s", uv_strerror(r));
+    return r;
+}
+
+/* ---- what is written ---- */
+
+static char *encode_route(const struct vmm *vmm, const struct vmm_sandbox *sb)
+{
+    struct tr_route route = {.state = sb->state, .port = 8080, .instance = sb->instance};
+
+    memcpy(route.label, sb->label, sizeof(route.label));
+    snprintf(route.address, sizeof(route.address), "%s", sb->address);
+    snprintf(route.node, sizeof(route.node), "%s", vmm->options->node);
+    snprintf(route.session, sizeof(route.session), "%s", sb->session->id);
+    snprintf(route.owner, sizeof(route.owner), "%s", sb->session->owner);
+    snprintf(route.reason, sizeof(route.reason), "%s", sb->reason);
+    for (size_t len = strlen(route.reason); len > 0 && !vmm_utf8_valid(route.reason, len);)
+        route.reason[--len] = '\0'; /* cut in the middle of a character */
+    return tr_route_encode(&route);
+}
+
+static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, const char *event,
+                        tr_redis_reply_cb cb)
+{
+    struct args a = {.n = 0};
+    char key[64], created[VMM_TIME_SIZE];
+    char *route = encode_route(live->vmm, sb);
+    int r;
+
+    if (route == NULL) {
+        log_error("vm=%s: out of memory for its route", sb->label);
+        return UV_ENOMEM;
+    }
+    snprintf(key, sizeof(key), "transom:sandbox:%s", sb->label);
+    vmm_time_text(sb->created_ms, created);
+    add(&a, TR_KEY_ROUTES);
+    add(&a, TR_KEY_ROUTE_CHANGES);
+    add(&a, key);
+    add(&a, TR_KEY_EVENTS);
+    add(&a, TR_KEY_IDLE);
+    add(&a, live->key_labels);
+    add(&a, sb->label);
+    add(&a, route);
+    add(&a, event);
+    add_int(&a, TR_ROUTE_CHANGES_MAX);
+    add_int(&a, TR_EVENTS_MAX);
+    add(&a, "session"), add(&a, sb->session->id);
+    add(&a, "owner"), add(&a, sb->session->owner);
+    add(&a, "name"), add(&a, sb->name);
+    add(&a, "node"), add(&a, live->vmm->options->node);
+    add(&a, "state"), add(&a, tr_sandbox_state_name(sb->state));
+    add(&a, "reason"), add(&a, sb->reason);
+    add(&a, "address"), add(&a, sb->address);
+    add(&a, "instance"), add_int(&a, (int64_t)sb->instance);
+    add(&a, "vcpus"), add_int(&a, sb->vcpus);
+    add(&a, "created_at"), add(&a, created);
+    r = run(live, script_sandbox, cb, 6, &a);
+    free(route);
+    return r;
+}
+
+static int send_session(struct vmm_live *live, const struct vmm_session *session, const char *event,
+                        tr_redis_reply_cb cb)
+{
+    struct args a = {.n = 0};
+    char key[64], created[VMM_TIME_SIZE];
+
+    snprintf(key, sizeof(key), "transom:session:%s", session->id);
+    vmm_time_text(session->created_ms, created);
+    add(&a, key);
+    add(&a, TR_KEY_EVENTS);
+    add(&a, live->key_sessions);
+    add(&a, session->id);
+    add(&a, event);
+    add_int(&a, TR_EVENTS_MAX);
+    add(&a, "owner"), add(&a, session->owner);
+    add(&a, "name"), add(&a, session->name);
+    add(&a, "node"), add(&a, live->vmm->options->node);
+    add(&a, "created_at"), add(&a, created);
+    return run(live, script_session, cb, 3, &a);
+}
+
+static void send_event(struct vmm_live *live, const char *event)
+{
+    const char *argv[] = {"XADD", TR_KEY_EVENTS, "MAXLEN", "~", "10000", "*", "event", event};
+    size_t len[8];
+
+    _Static_assert(TR_EVENTS_MAX == 10000, "the text above says so");
+    for (size_t i = 0; i < 8; i++)
+        len[i] = strlen(argv[i]);
+    (void)!tr_redis_command(live->redis, on_reply, NULL, 8, argv, len);
+}
+
+static void send_node(struct vmm_live *live)
+{
+    struct args a = {.n = 0};
+    size_t n_active = 0;
+    char now[VMM_TIME_SIZE];
+
+    for (const struct vmm_session *s = live->vmm->sessions.first; s != NULL; s = s->next) {
+        for (const struct vmm_sandbox *sb = s->sandboxes; sb != NULL; sb = sb->next)
+            n_active += vmm_sandbox_is_active(sb);
+    }
+    vmm_time_text(vmm_wall_ms(), now);
+    add(&a, live->key_node);
+    add(&a, NODE_EXPIRY_MS);
+    add(&a, "name"), add(&a, live->vmm->options->node);
+    add(&a, "version"), add(&a, TRANSOM_VERSION);
+    add(&a, "seen_at"), add(&a, now);
+    add(&a, "active"), add_int(&a, (int64_t)n_active);
+    add(&a, "max_sandboxes"), add_int(&a, live->vmm->options->max_sandboxes);
+    (void)run(live, script_node, on_reply, 1, &a);
+}
+
+/* Remove what is named ("drop"), or all of ours that is not named ("keep"). */
+static int send_prune(struct vmm_live *live, bool keep, const char *event, const char **ids,
+                      size_t n_ids, tr_redis_reply_cb cb)
+{
+    const char *fixed[] = {TR_KEY_ROUTES,
+                           TR_KEY_ROUTE_CHANGES,
+                           TR_KEY_IDLE,
+                           live->key_labels,
+                           live->key_sessions,
+                           TR_KEY_EVENTS,
+                           "100000",
+                           "10000",
+                           event,
+                           keep ? "keep" : "drop"};
+    size_t n = sizeof(fixed) / sizeof(fixed[0]) + n_ids;
+    const char **argv = calloc(n, sizeof(char *));
+    size_t *len = calloc(n, sizeof(size_t));
+    int r = UV_ENOMEM;
+
+    _Static_assert(TR_ROUTE_CHANGES_MAX == 100000, "the text above says so");
+    if (argv != NULL && len != NULL) {
+        memcpy(argv, fixed, sizeof(fixed));
+        for (size_t i = 0; i < n_ids; i++)
+            argv[sizeof(fixed) / sizeof(fixed[0]) + i] = ids[i];
+        for (size_t i = 0; i < n; i++)
+            len[i] = strlen(argv[i]);
+        r = tr_redis_script(live->redis, script_prune, cb, live, 6, (int)n, argv, len);
+    }
+    free(argv);
+    free(len);
+    return r;
+}
+
+/* ---- write-back ---- */
+
+static void write_some(struct vmm_live *live);
+
+static void on_batch_reply(struct redisReply *reply, void *arg)
+{
+    struct vmm_live *live = arg;
+
+    on_reply(reply, NULL);
+    live->n_batch--;
+    if (live->n_batch == 0 && live->writing_back)
+        write_some(live);
+}
+
+/* Up to BATCH sessions and their sandboxes; what is created meanwhile is sent by itself. */
+static void write_some(struct vmm_live *live)
+{
+    const struct vmm_session *session = live->vmm->sessions.first;
+    unsigned n = 0;
+
+    if (!usable(live)) {
+        live->writing_back = false;
+        return;
+    }
+    if (*live->next_session) {
+        session = vmm_session_find(&live->vmm->sessions, live->next_session);
+        if (session == NULL) /* deleted meanwhile: begin again, which does no harm */
+            session = live->vmm->sessions.first;
+    }
+    for (; session != NULL && n < BATCH; session = session->next, n++) {
+        live->n_batch += send_session(live, session, "", on_batch_reply) == 0;
+        for (const struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next)
+            live->n_batch += send_sandbox(live, sb, "", on_batch_reply) == 0;
+    }
+    if (session == NULL) {
+        live->writing_back = false;
+        log_info("redis: everything of this node is written");
+        return;
+    }
+    memcpy(live->next_session, session->id, sizeof(live->next_session));
+    if (live->n_batch == 0) /* nothing could be sent: the next write-back begins anew */
+        live->writing_back = false;
+}
+
+/* Ids of all that exists, for script_prune. Entries point into text, which the caller frees. */
+static const char **all_ids(const struct vmm *vmm, char **text, size_t *n)
+{
+    size_t max = vmm->sessions.by_id.n_entries + vmm->sessions.by_label.n_entries;
+    const char **ids = calloc(max + 1, sizeof(char *));
+    char *p = malloc((max + 1) * (VMM_ID_LEN + 3));
+
+    *n = 0;
+    *text = p;
+    if (ids == NULL || p == NULL) {
+        free(ids);
+        return NULL;
+    }
+    for (const struct vmm_session *s = vmm->sessions.first; s != NULL; s = s->next) {
+        ids[(*n)++] = p;
+        p += snprintf(p, VMM_ID_LEN + 3, "s:%s", s->id) + 1;
+        for (const struct vmm_sandbox *sb = s->sandboxes; sb != NULL; sb = sb->next) {
+            ids[(*n)++] = p;
+            p += snprintf(p, VMM_ID_LEN + 3, "l:%s", sb->label) + 1;
+        }
+    }
+    return ids;
+}
+
+static void write_back(struct vmm_live *live)
+{
+    const struct vmm_event *ev;
+    size_t n;
+    char *text;
+    const char **ids = all_ids(live->vmm, &text, &n);
+
+    if (ids == NULL || send_prune(live, true, "", ids, n, on_reply) != 0)
+        log_error("redis: what is gone could not be removed from it");
+    free(ids);
+    free(text);
+    while ((ev = vmm_events_next(&live->vmm->events, live->event_sent, NULL)) != NULL) {
+        send_event(live, ev->text);
+        live->event_sent = ev->id;
+    }
+    send_node(live);
+    live->next_session[0] = '\0';
+    live->writing_back = true;
+    if (live->n_batch == 0) /* else the replies of an earlier one go on with it */
+        write_some(live);
+}
+
+/* ---- the connection ---- */
+
+static void maybe_closed(struct vmm_live *live)
+{
+    if (--live->n_open > 0)
+        return;
+    if (live->on_closed != NULL)
+        live->on_closed(live->on_closed_arg);
+    free(live->url);
+    free(live);
+}
+
+static void on_timer_close(uv_handle_t *handle)
+{
+    maybe_closed(handle->data);
+}
+
+static void on_redis_close(struct tr_redis *r, void *arg)
+{
+    (void)r;
+    maybe_closed(arg);
+}
+
+static void close_now(struct vmm_live *live)
+{
+    if (live->closing)
+        return;
+    live->closing = true;
+    uv_close((uv_handle_t *)&live->timer, on_timer_close);
+    tr_redis_close(live->redis);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct vmm_live *live = timer->data;
+
+    if (live->leaving)
+        close_now(live);
+    else if (usable(live))
+        send_node(live);
+}
+
+static void on_up(struct tr_redis *r, void *arg)
+{
+    struct vmm_live *live = arg;
+
+    (void)r;
+    log_info("redis: connected to %s", live->url);
+    live->was_up = true;
+    if (!live->leaving)
+        write_back(live);
+}
+
+static void on_down(struct tr_redis *r, const char *why, void *arg)
+{
+    struct vmm_live *live = arg;
+
+    (void)r;
+    if (live->was_up && !live->leaving)
+        log_warn("redis: lost %s: %s", live->url, why);
+    else
+        log_debug("redis: %s: %s", live->url, why);
+    live->was_up = false;
+    if (live->leaving)
+        close_now(live);
+}
+
+/* The address without its password. */
+static char *public_url(const char *url)
+{
+    const char *at = strrchr(url, '@'), *scheme = strstr(url, "://");
+    char *out = NULL;
+
+    if (at == NULL || scheme == NULL)
+        return strdup(url);
+    if (asprintf(&out, "%.*s%s", (int)(scheme + 3 - url), url, at + 1) < 0)
+        return NULL;
+    return out;
+}
+
+int vmm_live_open(struct vmm *vmm, const char *url, struct vmm_live **out, struct err *err)
+{
+    static const struct tr_redis_cbs cbs = {
+        .on_up = on_up, .on_down = on_down, .on_close = on_redis_close};
+    struct vmm_live *live = calloc(1, sizeof(*live));
+    int r;
+
+    if (live == NULL || (live->url = public_url(url)) == NULL) {
+        free(live);
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    }
+    live->vmm = vmm;
+    snprintf(live->key_node, sizeof(live->key_node), "transom:node:%s", vmm->options->node);
+    snprintf(live->key_labels, sizeof(live->key_labels), KEY_LABELS "%s", vmm->options->node);
+    snprintf(live->key_sessions, sizeof(live->key_sessions), KEY_SESSIONS "%s", vmm->options->node);
+    r = tr_redis_open(vmm->loop, url, &cbs, live, &live->redis, err);
+    if (r != 0) {
+        free(live->url);
+        free(live);
+        return r;
+    }
+    if (uv_timer_init(vmm->loop, &live->timer) != 0)
+        abort(); /* cannot fail on Unix */
+    live->timer.data = live;
+    live->n_open = 2;
+    if (uv_timer_start(&live->timer, on_timer, HEARTBEAT_MS, HEARTBEAT_MS) != 0)
+        abort(); /* a callback is given, the handle is open */
+    *out = live;
+    return 0;
+}
+
+static void on_left(struct redisReply *reply, void *arg)
+{
+    on_reply(reply, NULL);
+    close_now(arg);
+}
+
+void vmm_live_close(struct vmm_live *live, bool leave, void (*cb)(void *arg), void *arg)
+{
+    const char *del[] = {"DEL", live->key_node};
+    const size_t len[] = {3, strlen(live->key_node)};
+
+    live->on_closed = cb;
+    live->on_closed_arg = arg;
+    live->leaving = true;
+    live->writing_back = false;
+    if (!leave || !usable(live) || tr_redis_command(live->redis, on_left, live, 2, del, len) != 0) {
+        close_now(live);
+        return;
+    }
+    (void)uv_timer_start(&live->timer, on_timer, LEAVE_TIMEOUT_MS, 0);
+}
+
+bool vmm_live_is_up(const struct vmm_live *live)
+{
+    return usable(live);
+}
+
+const char *vmm_live_url(const struct vmm_live *live)
+{
+    return live == NULL ? "" : live->url;
+}
+
+/* ---- changes ---- */
+
+/* The text of an event for the same script as its state change; "" when there is none. */
+static const char *event_text(struct vmm *vmm, const struct vmm_event *ev)
+{
+    if (ev == NULL)
+        return "";
+    if (usable(vmm->live))
+        vmm->live->event_sent = ev->id;
+    return ev->text;
+}
+
+void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb)
+{
+    const struct vmm_event *ev = vmm_events_add(
+        &vmm->events, "sandbox.state", sb->session->owner,
+        json_pack("{ss, ss, ss, ss, ss, sI}", "session", sb->session->id, "sandbox", sb->name,
+                  "label", sb->label, "state", tr_sandbox_state_name(sb->state), "reason",
+                  sb->reason, "instance", (json_int_t)sb->instance));
+
+    if (usable(vmm->live))
+        (void)send_sandbox(vmm->live, sb, event_text(vmm, ev), on_reply);
+}
+
+void vmm_live_session(struct vmm *vmm, const struct vmm_session *session, const char *event)
+{
+    const struct vmm_event *ev =
+        vmm_events_add(&vmm->events, event, session->owner,
+                       json_pack("{ss, ss}", "session", session->id, "name", session->name));
+
+    if (!usable(vmm->live))
+        return;
+    (void)send_session(vmm->live, session, event_text(vmm, ev), on_reply);
+    for (const struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next)
+        (void)send_sandbox(vmm->live, sb, "", on_reply);
+}
+
+void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session)
+{
+    const struct vmm_event *ev =
+        vmm_events_add(&vmm->events, "session.deleted", session->owner,
+                       json_pack("{ss, ss}", "session", session->id, "name", session->name));
+    char text[65][VMM_ID_LEN + 3];
+    const char *ids[65];
+    size_t n = 0;
+
+    if (!usable(vmm->live))
+        return;
+    snprintf(text[n], sizeof(text[n]), "s:%s", session->id);
+    ids[n] = text[n];
+    n++;
+    for (const struct vmm_sandbox *sb = session->sandboxes; sb != NULL && n < 65; sb = sb->next) {
+        snprintf(text[n], sizeof(text[n]), "l:%s", sb->label);
+        ids[n] = text[n];
+        n++;
+    }
+    if (send_prune(vmm->live, false, event_text(vmm, ev), ids, n, on_reply) != 0)
+        log_error("session=%s: its routes could not be removed from redis", session->id);
+}
+
+void vmm_live_event(struct vmm *vmm, const char *type, const char *owner, json_t *members)
+{
+    const struct vmm_event *ev = vmm_events_add(&vmm->events, type, owner, members);
+
+    if (ev != NULL && usable(vmm->live))
+        send_event(vmm->live, event_text(vmm, ev));
+}
+
+void vmm_live_idle(struct vmm *vmm, const char *label, int64_t deadline_wall_ms)
+{
+    char score[24];
+    const char *set[] = {"ZADD", TR_KEY_IDLE, score, label};
+    const char *clear[] = {"ZREM", TR_KEY_IDLE, label};
+    size_t len[4];
+    int n = deadline_wall_ms > 0 ? 4 : 3;
+    const char **argv = deadline_wall_ms > 0 ? set : clear;
+
+    if (!usable(vmm->live))
+        return;
+    snprintf(score, sizeof(score), "%" PRId64, deadline_wall_ms);
+    for (int i = 0; i < n; i++)
+        len[i] = strlen(argv[i]);
+    (void)!tr_redis_command(vmm->live->redis, on_reply, NULL, n, argv, len);
+}

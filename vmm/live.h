@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* The live view in Redis: routes, sandboxes, sessions, events, idle deadlines, this node. Each
+ * change is one Lua script. While Redis is down nothing is queued: everything is written again when
+ * it comes back, and what it holds of ours that no longer exists is removed. */
+#ifndef VMM_LIVE_H
+#define VMM_LIVE_H
+
+#include "vmm/vmm.h"
+
+struct vmm_live;
+
+/* url as for tr_redis_open(). */
+TR_MUST_CHECK int vmm_live_open(struct vmm *vmm, const char *url, struct vmm_live **out,
+                                struct err *err);
+/* leave: end this node's heartbeat first (its machines are gone). cb runs when the connection is
+ * closed; at most 2 s are spent. */
+void vmm_live_close(struct vmm_live *live, bool leave, void (*cb)(void *arg), void *arg);
+bool vmm_live_is_up(const struct vmm_live *live);
+/* Where it connects; no password in it. */
+const char *vmm_live_url(const struct vmm_live *live);
+
+/* All of these work with vmm->live NULL, too (the event is made all the same). */
+void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb);
+void vmm_live_session(struct vmm *vmm, const struct vmm_session *session, const char *event);
+void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session);
+/* An event that changes no state. members as for vmm_events_add(). */
+void vmm_live_event(struct vmm *vmm, const char *type, const char *owner, json_t *members);
+/* When the idle rule will stop it (wall clock, for display); 0: not at all. */
+void vmm_live_idle(struct vmm *vmm, const char *label, int64_t deadline_wall_ms);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+#include "vmm/request.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "transom/log.h"
+
+struct vmm_request *vmm_request_ref(struct vmm_request *req)
+{
+    req->refs++;
+    return req;
+}
+
+void vmm_request_unref(struct vmm_request *req)
+{
+    if (--req->refs > 0)
+        return;
+    for (size_t i = 0; i < req->n_params; i++)
+        free(req->params[i]);
+    json_decref(req->body);
+    free(req->raw);
+    free(req->path);
+    free(req->query);
+    free(req);
+}
+
+const char *vmm_error_code(int status)
+{
+    switch (status) {
+    case 400:
+        return "bad_request";
+    case 401:
+        return "unauthorized";
+    case 403:
+        return "forbidden";
+    case 404:
+        return "not_found";
+    case 405:
+        return "method_not_allowed";
+    case 408:
+        return "request_timeout";
+    case 409:
+        return "conflict";
+    case 411:
+        return "length_required";
+    case 413:
+        return "too_large";
+    case 415:
+        return "unsupported_media_type";
+    case 422:
+        return "unprocessable";
+    case 429:
+        return "too_many_requests";
+    case 502:
+        return "bad_gateway";
+    case 503:
+        return "unavailable";
+    case 504:
+        return "timeout";
+    default:
+        return "internal";
+    }
+}
+
+/* What is left of the request's body is dropped from here on. */
+static void respond(struct vmm_request *req, int status, const char *type, const void *data,
+                    size_t len)
+{
+    struct tr_h2_field fields[6];
+    char length[24];
+    size_t n = 0;
+
+    if (req->st == NULL || req->answered)
+        return;
+    req->answered = true;
+    if (!req->ended)
+        tr_h2_stream_discard(req->st);
+    snprintf(length, sizeof(length), "%zu", len);
+    if (type != NULL)
+        fields[n++] = TR_H2_FIELD("content-type", type);
+    if (status != 204)
+        fields[n++] = TR_H2_FIELD("content-length", length);
+    fields[n++] = TR_H2_FIELD("cache-control", "no-store");
+    if (status == 401)
+        fields[n++] = TR_H2_FIELD("www-authenticate", "Bearer");
+    if (status == 405 && *req->allow)
+        fields[n++] = TR_H2_FIELD("allow", req->allow);
+    if (tr_h2_respond(req->st, status, fields, n, len == 0) != 0 ||
+        (len > 0 && tr_h2_write(req->st, data, len) < 0)) {
+        tr_h2_reset(req->st, 2 /* INTERNAL_ERROR */);
+        return;
+    }
+    if (len > 0)
+        tr_h2_end(req->st, NULL, 0);
+}
+
+void vmm_reply_bytes(struct vmm_request *req, int status, const char *type, const void *data,
+                     size_t len)
+{
+    respond(req, status, type, data, len);
+}
+
+void vmm_reply_empty(struct vmm_request *req, int status)
+{
+    respond(req, status, NULL, NULL, 0);
+}
+
+void vmm_reply_json(struct vmm_request *req, int status, json_t *body)
+{
+    char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
+
+    json_decref(body);
+    if (text == NULL) {
+        vmm_reply_error(req, 500, "out of memory");
+        return;
+    }
+    respond(req, status, "application/json", text, strlen(text));
+    free(text);
+}
+
+void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...)
+{
+    char message[512], *text;
+    json_t *body;
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(message, sizeof(message), fmt, ap);
+    va_end(ap);
+    /* A message may quote what came from outside and be cut in the middle of a character. */
+    for (size_t len = strlen(message); len > 0 && !vmm_utf8_valid(message, len);)
+        message[--len] = '\0';
+    body = json_pack("{ss, ss}", "code", vmm_error_code(status), "message", message);
+    text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
+    json_decref(body);
+    if (text == NULL) {
+        static const char none[] = "{\"code\":\"internal\",\"message\":\"out of memory\"}";
+
+        respond(req, 500, "application/json", none, sizeof(none) - 1);
+        return;
+    }
+    respond(req, status, "application/json", text, strlen(text));
+    free(text);
+}
+
+void vmm_reply_err(struct vmm_request *req, const struct err *err)
+{
+    int status = 500;
+
+    switch (err->code) {
+    case -EINVAL:
+        status = 422;
+        break;
+    case -ENOENT:
+        status = 404;
+        break;
+    case -EEXIST:
+    case -ESHUTDOWN:
+    case -ECANCELED:
+        status = 409;
+        break;
+    case -EDQUOT:
+        status = 429;
+        break;
+    case -ENOSPC:
+    case -EAGAIN:
+    case -EIO:
+    case -ETIMEDOUT:
+        status = 503;
+        break;
+    default:
+        break;
+    }
+    if (status == 500)
+        log_error("%s %s: %s", req->head != NULL ? req->head->method : "", req->path, err->msg);
+    vmm_reply_error(req, status, "%s", err->msg);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* One API request: who asks, for what, its body, its answer. */
+#ifndef VMM_REQUEST_H
+#define VMM_REQUEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include "transom/h2.h"
+#include "vmm/auth.h"
+#include "vmm/sandbox.h"
+
+struct vmm;
+struct vmm_endpoint;
+struct vmm_request;
+
+#define VMM_PARAMS_MAX 3
+
+/* For handlers that stream. Any may be NULL. */
+struct vmm_request_cbs {
+    /* Body bytes; give them back with tr_h2_stream_consume(req->st, len). */
+    void (*on_data)(struct vmm_request *req, const uint8_t *data, size_t len);
+    void (*on_end)(struct vmm_request *req, const struct tr_h2_head *trailers);
+    void (*on_drain)(struct vmm_request *req);
+    /* The stream is closed: req->st is NULL. Last. */
+    void (*on_gone)(struct vmm_request *req, uint32_t code);
+};
+
+struct vmm_request {
+    struct vmm *vmm;
+    struct tr_h2_stream *st;       /* NULL once the client is gone or the answer is out */
+    const struct tr_h2_head *head; /* valid while st is */
+    const struct vmm_endpoint *endpoint;
+    struct vmm_identity who;
+    char *path;                   /* without query, as sent */
+    char *query;                  /* "" when there is none */
+    char *params[VMM_PARAMS_MAX]; /* decoded path parameters, in order */
+    size_t n_params;
+    struct vmm_session *session; /* of {s}; borrowed, looked up right before the handler runs */
+    struct vmm_sandbox *sandbox; /* of {n}; likewise: do not keep */
+    json_t *body;                /* JSON bodies: the object, an empty one for no body */
+    char *raw;                   /* and its bytes */
+    size_t raw_len, raw_size;
+    char allow[64];       /* 405: the methods that this path has */
+    bool has_body;        /* the head said that a body follows */
+    bool ended;           /* the body is complete */
+    bool answered;        /* a final head was sent */
+    uint64_t deadline_ms; /* for the whole body of a JSON request; 0: none */
+    const struct vmm_request_cbs *cbs;
+    void *arg; /* of the streaming handler */
+    int refs;
+    struct vmm_request *prev, *next; /* of the server */
+};
+
+/* A handler that answers later holds a reference and looks at req->st when it does. */
+struct vmm_request *vmm_request_ref(struct vmm_request *req);
+void vmm_request_unref(struct vmm_request *req);
+
+/* Answer. All do nothing when the client is gone or has its answer. body is taken (also on a
+ * fault); NULL is answered as 500, since it means that there was no memory for it. */
+void vmm_reply_json(struct vmm_request *req, int status, json_t *body);
+void vmm_reply_empty(struct vmm_request *req, int status);
+void vmm_reply_bytes(struct vmm_request *req, int status, const char *type, const void *data,
+                     size_t len);
+/* {"code","message"}; code is derived from the status. */
+void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...) TR_PRINTF(3, 4);
+/* The status that fits a negative errno of ours. */
+void vmm_reply_err(struct vmm_request *req, const struct err *err);
+const char *vmm_error_code(int status);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+#include "vmm/router.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "vmm/api.h"
+
+#define S "/v1/sessions/{s}"
+#define N S "/sandboxes/{n}"
+#define W N "/windows/{w}"
+
+static const struct vmm_member key_members[] = {
+    {"owner", JSON_STRING, true},
+    {"name", JSON_STRING, false},
+    {"scopes", JSON_ARRAY, false},
+    {0},
+};
+static const struct vmm_member session_members[] = {
+    {"name", JSON_STRING, false},
+    {0},
+};
+static const struct vmm_member reset_members[] = {
+    {"confirm", JSON_TRUE, true},
+    {0},
+};
+static const struct vmm_member run_members[] = {
+    {"command", JSON_STRING, true}, {"wait_ms", JSON_INTEGER, false}, {"rows", JSON_INTEGER, false},
+    {"cols", JSON_INTEGER, false},  {"env", JSON_OBJECT, false},      {0},
+};
+static const struct vmm_member resize_members[] = {
+    {"rows", JSON_INTEGER, true},
+    {"cols", JSON_INTEGER, true},
+    {0},
+};
+static const struct vmm_member exec_members[] = {
+    {"argv", JSON_ARRAY, false},         {"command", JSON_STRING, false},
+    {"cwd", JSON_STRING, false},         {"env", JSON_OBJECT, false},
+    {"user", JSON_STRING, false},        {"stdin", JSON_TRUE, false},
+    {"timeout_ms", JSON_INTEGER, false}, {0},
+};
+static const struct vmm_member signal_members[] = {
+    {"signal", JSON_STRING, true},
+    {0},
+};
+
+#define AT(method_, path_, scope_, body_, handler_, ...)                                           \
+    {                                                                                              \
+        .method = method_, .path = path_, .scope = VMM_SCOPE_##scope_, .body = VMM_BODY_##body_,   \
+        .handle = vmm_api_##handler_, __VA_ARGS__                                                  \
+    }
+#define MEMBERS(m) .members = m##_members
+#define EMPTY(e)   .asleep = VMM_ASLEEP_EMPTY, .empty = e
+#define ABSENT     .asleep = VMM_ASLEEP_404
+#define GONE       .asleep = VMM_ASLEEP_204
+#define USE        .activity = true
+#define PATH       .needs_query = "path"
+
+/* clang-format off */
+const struct vmm_endpoint vmm_endpoints[] = {
+    AT("GET",    "/v1/version",             NONE,    NONE,   version),
+    AT("GET",    "/v1/openapi.json",        NONE,    NONE,   openapi),
+    AT("GET",    "/v1/node",                READ,    NONE,   node),
+    AT("GET",    "/v1/events",              READ,    NONE,   events),
+
+    AT("POST",   "/v1/keys",                ADMIN,   JSON,   key_new, MEMBERS(key)),
+    AT("GET",    "/v1/keys",                ADMIN,   NONE,   key_list),
+    AT("DELETE", "/v1/keys/{id}",           ADMIN,   NONE,   key_delete),
+
+    AT("POST",   "/v1/sessions",            SESSION, JSON,   session_new, MEMBERS(session)),
+    AT("GET",    "/v1/sessions",            READ,    NONE,   session_list),
+    AT("GET",    S,                         READ,    NONE,   session_get),
+    AT("DELETE", S,                         SESSION, NONE,   session_delete),
+
+    AT("GET",    S "/sandboxes",            READ,    NONE,   sandbox_list),
+    AT("GET",    N,                         READ,    NONE,   sandbox_get),
+    AT("POST",   N "/start",                SESSION, NONE,   sandbox_start),
+    AT("POST",   N "/stop",                 SESSION, NONE,   sandbox_stop),
+    AT("POST",   N "/reset",                SESSION, JSON,   sandbox_reset, MEMBERS(reset)),
+
+    /* Answered by the agent. */
+    AT("GET",    N "/windows",              READ,    NONE,   forward, EMPTY("{\"windows\":[]}")),
+    AT("GET",    W,                         READ,    NONE,   forward, ABSENT),
+    AT("DELETE", W,                         SESSION, NONE,   forward, GONE),
+    AT("POST",   W "/run",                  SESSION, JSON,   forward, MEMBERS(run), USE),
+    AT("GET",    W "/output",               READ,    NONE,   forward, ABSENT),
+    AT("POST",   W "/input",                SESSION, STREAM, forward, ABSENT, USE),
+    AT("POST",   W "/resize",               SESSION, JSON,   forward, MEMBERS(resize), ABSENT),
+    AT("POST",   N "/exec",                 SESSION, JSON,   forward, MEMBERS(exec), USE),
+    AT("GET",    N "/exec",                 READ,    NONE,   forward, EMPTY("{\"execs\":[]}")),
+    AT("POST",   N "/exec/{id}/stdin",      SESSION, STREAM, forward, ABSENT, USE),
+    AT("POST",   N "/exec/{id}/signal",     SESSION, JSON,   forward, MEMBERS(signal), ABSENT),
+    AT("GET",    N "/files",                READ,    NONE,   forward, PATH),
+    AT("PUT",    N "/files",                SESSION, STREAM, forward, PATH),
+    AT("DELETE", N "/files",                SESSION, NONE,   forward, PATH),
+    AT("GET",    N "/files/list",           READ,    NONE,   forward, PATH),
+};
+/* clang-format on */
+const size_t vmm_n_endpoints = sizeof(vmm_endpoints) / sizeof(vmm_endpoints[0]);
+
+/* Does path fit pattern? Raw parameters go to raw[] (start) and len[]. */
+static bool fits(const char *pattern, const char *path, const char **raw, size_t *len, size_t *n)
+{
+    *n = 0;
+    while (*pattern) {
+        if (*pattern == '{') {
+            size_t value_len = strcspn(path, "/");
+
+            if (value_len == 0 || *n == VMM_PARAMS_MAX)
+                return false;
+            raw[*n] = path;
+            len[(*n)++] = value_len;
+            path += value_len;
+            pattern = strchr(pattern, '}') + 1;
+        } else if (*pattern++ != *path++) {
+            return false;
+        }
+    }
+    return *path == '\0';
+}
+
+int vmm_route(struct vmm_request *req, const char *method)
+{
+    const char *raw[VMM_PARAMS_MAX];
+    size_t len[VMM_PARAMS_MAX], n, used = 0;
+    const struct vmm_endpoint *found = NULL;
+
+    req->allow[0] = '\0';
+    for (size_t i = 0; i < vmm_n_endpoints && found == NULL; i++) {
+        const struct vmm_endpoint *e = &vmm_endpoints[i];
+
+        if (!fits(e->path, req->path, raw, len, &n))
+            continue;
+        if (strcmp(e->method, method) == 0)
+            found = e;
+        else
+            used += (size_t)snprintf(req->allow + used, sizeof(req->allow) - used, "%s%s",
+                                     used ? ", " : "", e->method);
+    }
+    if (found == NULL)
+        return *req->allow ? 405 : 404;
+    for (size_t i = 0; i < n; i++) {
+        req->params[i] = vmm_percent_decode(raw[i], len[i]);
+        if (req->params[i] == NULL)
+            return 400;
+        req->n_params++;
+    }
+    req->endpoint = found;
+    return 200;
+}
+
+static const char *type_name(json_type type)
+{
+    switch (type) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "a list";
+    case JSON_STRING:
+        return "a string";
+    case JSON_INTEGER:
+        return "a whole number";
+    default:
+        return "true or false";
+    }
+}
+
+int vmm_check_members(const json_t *body, const struct vmm_member *members, struct err *err)
+{
+    for (const struct vmm_member *m = members; m != NULL && m->name != NULL; m++) {
+        const json_t *value = json_object_get(body, m->name);
+
+        if (value == NULL || (json_is_null(value) && !m->required)) {
+            if (m->required)
+                return tr_err_set(err, -EINVAL, "member \"%s\" is missing: it must be %s", m->name,
+                                  type_name(m->type));
+            continue;
+        }
+        if (m->type == JSON_TRUE ? !json_is_boolean(value) : json_typeof(value) != m->type)
+            return tr_err_set(err, -EINVAL, "member \"%s\" must be %s", m->name,
+                              type_name(m->type));
+    }
+    return 0;
+}
