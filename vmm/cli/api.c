@@ -196,3 +196,44 @@ json_t *cli_env_object(const struct cli_list *list)
     }
     return env;
 }
+
+/* 'it'\''s' */
+static void quote(FILE *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_-./:=@%+,";
+
+    if (*word != '\0' && strspn(word, plain) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (; *word != '\0'; word++) {
+        if (*word == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*word, out);
+    }
+    fputc('\'', out);
+}
+
+char *cli_shell_text(int argc, char **argv)
+{
+    char *text = NULL;
+    size_t len;
+    FILE *out;
+
+    if (argc == 1)
+        return cli_printf("%s", argv[0]);
+    out = open_memstream(&text, &len);
+    if (out == NULL)
+        abort();
+    for (int i = 0; i < argc; i++) {
+        if (i > 0)
+            fputc(' ', out);
+        quote(out, argv[i]);
+    }
+    if (fclose(out) != 0)
+        abort();
+    return text;
+}

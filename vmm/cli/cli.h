@@ -87,6 +87,9 @@ char *cli_sandbox_path(struct cli *cli, const char *fmt, ...) TR_PRINTF(2, 3);
 char *cli_encode(const char *text);
 /* printf() into new memory; aborts without memory, as a short-lived command may. */
 char *cli_printf(const char *fmt, ...) TR_PRINTF(1, 2);
+/* Shell text of a command: one word stands as it is; several are one command whose arguments stay
+ * as they are, quoted where need be. The caller frees. */
+char *cli_shell_text(int argc, char **argv);
 json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after saying which is not */
 
 /* Output (output.c). Text from the server has control characters replaced when it is shown. */

@@ -42,48 +42,6 @@ static int64_t now_ms(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* 'it'\''s' */
-static void quote(FILE *out, const char *word)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_-./:=@%+,";
-
-    if (*word != '\0' && strspn(word, plain) == strlen(word)) {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (; *word != '\0'; word++) {
-        if (*word == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*word, out);
-    }
-    fputc('\'', out);
-}
-
-/* One word is shell text; several are one command whose arguments stay as they are. */
-static char *shell_text(int argc, char **argv)
-{
-    char *text = NULL;
-    size_t len;
-    FILE *out;
-
-    if (argc == 1)
-        return cli_printf("%s", argv[0]);
-    out = open_memstream(&text, &len);
-    if (out == NULL)
-        abort();
-    for (int i = 0; i < argc; i++) {
-        if (i > 0)
-            fputc(' ', out);
-        quote(out, argv[i]);
-    }
-    if (fclose(out) != 0)
-        abort();
-    return text;
-}
-
 static void tell_url(struct run *r, const json_t *object)
 {
     const char *url = cli_text(object, "preview_url");
@@ -258,7 +216,7 @@ static json_t *request_body(struct cli *cli, int argc, char **argv)
 
     if (env == NULL)
         return NULL;
-    text = shell_text(argc, argv);
+    text = cli_shell_text(argc, argv);
     body = json_pack("{s:s, s:i, s:o}", "command", text, "wait_ms",
                      cli->json && !cli->detach ? JSON_WAIT_MS : 0, "env", env);
     free(text);
