@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # What every part of the image builder uses: messages with elapsed time, and checks of the host.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # here: set by ../build
 
 started_at=${started_at:-$(date +%s.%N)}
 export started_at

@@ -4,8 +4,13 @@
 
 finish_tree()
 {
-    # Directories keep the root's modes; files keep theirs.
-    run "copying files" cp -r --no-preserve=ownership "$here/files/." "$root/"
+    local file mode
+    # Modes come from the executable bit alone, whatever the umask of the checkout was.
+    while read -r file; do
+        mode=644
+        [ ! -x "$here/files/$file" ] || mode=755
+        run "copying files" install -D -m "$mode" "$here/files/$file" "$root/$file"
+    done < <(cd "$here/files" && find . -type f -printf '%P\n')
     run "copying files" chmod 440 "$root/etc/sudoers.d/transom"
     run "checking sudoers" chroot "$root" visudo -cqf /etc/sudoers.d/transom
     add_certificates
@@ -66,8 +71,9 @@ add_user()
 {
     run "adding the user" chroot "$root" useradd --create-home --uid 1000 --user-group \
         --groups sudo,adm,systemd-journal --shell /bin/bash sandbox
-    # npm install -g without sudo.
-    echo "prefix=/home/sandbox/.local" >"$root/home/sandbox/.npmrc"
+    # npm install -g and pnpm add -g without sudo.
+    printf '%s\n' prefix=/home/sandbox/.local global-bin-dir=/home/sandbox/.local/bin \
+        >"$root/home/sandbox/.npmrc"
     mkdir -p "$root/home/sandbox/.local/bin"
     chroot "$root" chown -R sandbox:sandbox /home/sandbox
     run "making the virtual environment" chroot "$root" setpriv --reuid=sandbox --regid=sandbox \
@@ -85,7 +91,7 @@ mask_units()
         ln -sf /dev/null "$root/etc/systemd/system-generators/$unit"
     done < <(list masked-generators.list)
     ln -sf /lib/systemd/system/multi-user.target "$root/etc/systemd/system/default.target"
-    run "disabling ssh" chroot "$root" systemctl disable ssh.service
+    run "disabling ssh" chroot "$root" /usr/bin/systemctl disable ssh.service
 }
 
 clean_tree()
@@ -95,7 +101,7 @@ clean_tree()
     rm -f "$root"/etc/ssh/ssh_host_* "$root/var/lib/dbus/machine-id" "$root/etc/resolv.conf"
     : >"$root/etc/resolv.conf" # the agent writes it
     rm -rf "$root"/var/lib/apt/lists/* "$root"/var/cache/apt/*.bin "$root"/var/cache/apt/archives/*.deb \
-        "$root"/var/log/* "$root"/tmp/* "$root"/run/* "$root"/boot/* "$root"/var/cache/debconf/*-old
+        "$root"/var/log/* "$root"/tmp/* "$root"/run/* "$root"/boot/vmlinuz* "$root"/var/cache/debconf/*-old
     # Embedding Python statically is not what the headers are for.
     find "$root/usr/lib" -name 'libpython*.a' -delete
     # Packages that make links to manuals want their folders.
@@ -110,6 +116,7 @@ pack_tree()
 root_json()
 {
     local -a args=()
+    # shellcheck disable=SC2016  # dpkg's own variables
     chroot "$root" dpkg-query -W -f '${Package} ${Version}\n' >"$out/packages.txt"
     args=(--arg suite "$opt_suite" --arg distro "$opt_distro" --arg mirror "$opt_mirror"
         --arg kernel "$(cat "$work/kernel-version")"

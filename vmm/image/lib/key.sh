@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 # The keys under which results are cached: hashes over all that decides what a build makes, except
 # what the mirrors hold at that moment (--force builds again).
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154  # here, opt_*: set by ../build
 
 # Files that shape only the initrd, and so do not make the root file system stale.
 initrd_recipe='lib/initrd.sh'
 # Files that do not shape the result at all.
-no_recipe='build lib/common.sh lib/key.sh lib/settings.py lib/steps.sh'
+no_recipe='build lib/common.sh lib/key.sh lib/prune.sh lib/settings.py lib/steps.sh'
 
 # The agent to put in the initrd: the one named, else the newest built one.
 find_agent()
@@ -40,7 +40,6 @@ recipe_hash()
         done) | sha256sum | cut -c1-64
 }
 
-# shellcheck disable=SC2154  # opt_*: set by settings.py
 root_key()
 {
     {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The build itself, step by step; run by ../build as the first process of its own namespaces, with
 # the cache locked. Any step that fails ends the build; ../build removes the work folder.
-# shellcheck shell=bash disable=SC2154  # variables: exported by ../build
+# shellcheck shell=bash source-path=SCRIPTDIR/.. disable=SC2154  # variables: exported by ../build
 set -euo pipefail
 
 . "$here/lib/common.sh"
@@ -18,7 +18,8 @@ export DEBIAN_FRONTEND=noninteractive
 log=$work/log
 root=$work/root
 out=$work/out
-need_mb=${TRANSOM_IMAGE_NEED_MB:-4000} # the tree, its packed form, and the downloads
+need_mb=${TRANSOM_IMAGE_NEED_MB:-2500} # the tree, its packed form, and the downloads
+hint='' # what to do when the step at hand fails
 
 # run WHAT COMMAND...: one command of the build, its output kept for the message of a failure.
 run()
@@ -35,7 +36,7 @@ explain()
     if [ "$(free_mb "$work")" -lt 8 ] || grep -qs 'No space left on device' "$log"; then
         fail "$1 failed: the disk that holds $cache is full. Free about $need_mb MB there, or choose another folder with --cache or cache_dir"
     fi
-    fail "$1 failed; the lines above are the end of its output"
+    fail "$1 failed; the lines above are the end of its output${hint:+. $hint}"
 }
 trap 'explain "line $LINENO of ${BASH_SOURCE[0]##*/} ($BASH_COMMAND)"' ERR
 set -E
@@ -57,7 +58,7 @@ build_root()
     local free
     free=$(free_mb "$work")
     [ "$free" -ge "$need_mb" ] ||
-        fail "$cache has $free MB free and the build needs $need_mb: free some space, or choose another folder with --cache or cache_dir"
+        fail "the disk is too full: $cache has $free MB free and the build needs $need_mb: free some space, or choose another folder with --cache or cache_dir"
     say "distribution $opt_distro $opt_suite from $opt_mirror"
     check_mirrors
     say "unpacking packages"

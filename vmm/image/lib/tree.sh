@@ -44,8 +44,9 @@ add_node()
     [ -z "$opt_npm_registry" ] || registry=("--registry=$opt_npm_registry")
     cp -r "$here/npm" "$work/npm"
     # Settings that say how to treat the project at hand must not come from the host.
-    run "fetching Node.js from the npm registry" env -u NODE_ENV npm ci --prefix "$work/npm" \
-        --cache "$cache/npm" --ignore-scripts --no-audit --no-fund --no-progress --bin-links=false \
+    hint='Check that npm on this host reaches its registry, or name another with --npm-registry or image.npm_registry' \
+        run "fetching Node.js from the npm registry" env -u NODE_ENV npm ci --prefix "$work/npm" \
+        --cache "$cache/npm" --prefer-offline --ignore-scripts --no-audit --no-fund --no-progress --bin-links=false \
         --include=prod --fetch-timeout=60000 "${registry[@]}"
     mkdir -p "$lib" "$root/usr/local/share/doc/nodejs"
     run "installing Node.js" install -m 755 "$node/bin/node" "$root/usr/local/bin/node"

@@ -6,6 +6,6 @@ set -a
 set +a
 if [ "$(id -u)" != 0 ]; then
     VIRTUAL_ENV=/home/sandbox/user_venv
-    PATH=$VIRTUAL_ENV/bin:$HOME/.local/bin:$PATH
+    PATH=$VIRTUAL_ENV/bin:/home/sandbox/.local/bin:$PATH
     export VIRTUAL_ENV PATH
 fi
