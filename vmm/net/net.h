@@ -25,7 +25,6 @@ struct net_options {
     const char *const *dns; /* net.dns: resolvers by IPv4 address; none: the host's own */
     size_t n_dns;
     const char *run_dir; /* run_dir; files go to run_dir/net/ */
-    uint32_t tap_uid;    /* owner of the taps: the user machines run as; 0: root only */
 };
 
 /* What one machine gets. */
