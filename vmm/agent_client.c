@@ -95,7 +95,8 @@ static void call_close(struct tr_h2_stream *st, uint32_t code, void *arg)
     (void)code;
     if (c->complete && c->len > 0)
         reply = json_loadb(c->body, c->len, JSON_REJECT_DUPLICATES, NULL);
-    c->cb(c->complete && c->status != 0 ? c->status : UV_ECONNRESET, reply, c->arg);
+    if (c->cb != NULL)
+        c->cb(c->complete && c->status != 0 ? c->status : UV_ECONNRESET, reply, c->arg);
     json_decref(reply);
     free(c->body);
     free(c);

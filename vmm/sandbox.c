@@ -46,11 +46,10 @@ static void move(struct vmm_sandbox *sb, enum tr_sandbox_state to, const char *r
     if (reason != sb->reason)
         snprintf(sb->reason, sizeof(sb->reason), "%s", reason);
     sb->state = to;
-    sb->deadline_ms = 0;
-    if (to == TR_SANDBOX_STARTING)
-        sb->deadline_ms = sb->now_ms + (uint64_t)sb->start_timeout_ms;
-    if (to == TR_SANDBOX_STOPPING)
-        sb->deadline_ms = sb->now_ms + STOP_TIMEOUT_MS;
+    sb->deadline_ms = 0; /* the next tick sets it */
+    sb->limit_ms = to == TR_SANDBOX_STARTING   ? sb->start_timeout_ms
+                   : to == TR_SANDBOX_STOPPING ? STOP_TIMEOUT_MS
+                                               : 0;
     if (to != TR_SANDBOX_RUNNING) {
         sb->address[0] = '\0';
         sb->started_ms = 0;
@@ -132,8 +131,12 @@ static int begin(struct vmm_sandbox *sb, struct err *err)
         return r;
     }
     move(sb, TR_SANDBOX_STARTING, "");
-    sb->ops->start(sb);
-    return 0;
+    r = sb->ops->start(sb, err);
+    if (r != 0) {
+        move(sb, TR_SANDBOX_STOPPING, err->msg);
+        move(sb, TR_SANDBOX_FAILED, sb->reason);
+    }
+    return r;
 }
 
 int vmm_sandbox_start(struct vmm_sandbox *sb, vmm_sandbox_cb cb, void *arg, struct err *err)
@@ -243,8 +246,11 @@ void vmm_sandbox_tick(struct vmm_sandbox *sb, uint64_t now_ms)
 {
     char reason[VMM_REASON_SIZE];
 
-    sb->now_ms = now_ms;
-    if (sb->deadline_ms == 0 || now_ms < sb->deadline_ms)
+    if (sb->limit_ms == 0)
+        return;
+    if (sb->deadline_ms == 0)
+        sb->deadline_ms = now_ms + (uint64_t)sb->limit_ms;
+    if (now_ms < sb->deadline_ms)
         return;
     if (sb->state == TR_SANDBOX_STARTING) {
         snprintf(reason, sizeof(reason), "not up within %lld s (vmm.start_timeout_ms)",

@@ -28,8 +28,9 @@ struct vmm_sandbox_ops {
     int (*admit)(struct vmm_sandbox *sb, struct err *err);
     /* Keep the record (the new instance number) before it is used. */
     int (*save)(struct vmm_sandbox *sb, struct err *err);
-    /* Begin; vmm_sandbox_on_up() or on_lost() follows. */
-    void (*start)(struct vmm_sandbox *sb);
+    /* Begin; vmm_sandbox_on_up() or on_lost() follows. Or < 0 with the reason: nothing was begun.
+     */
+    int (*start)(struct vmm_sandbox *sb, struct err *err);
     /* End it and clean up; vmm_sandbox_on_down() follows, once. Not force: the guest may shut down
      * by itself first. May come again with force. Also after a start that failed half-way. */
     void (*stop)(struct vmm_sandbox *sb, bool force);
@@ -57,8 +58,8 @@ struct vmm_sandbox {
     char reason[VMM_REASON_SIZE]; /* why it is where it is; "" when there is nothing to say */
     char address[46];             /* running only */
     int64_t started_ms;           /* wall clock; running only */
-    uint64_t now_ms;              /* of the last tick: the loop's clock */
-    uint64_t deadline_ms;         /* starting, stopping */
+    int64_t limit_ms;             /* longest stay in this state; 0: none */
+    uint64_t deadline_ms;         /* when that is over, by the ticks' clock; 0: not known yet */
     int64_t start_timeout_ms;
     struct vmm_waiter *waiters;
 

@@ -1,0 +1,638 @@
+/* SPDX-License-Identifier: MIT */
+/* Path up: start -> network -> record -> driver -> agent -> hello -> up.
+ * Path down, from wherever it is: machine_go_down() takes one step after each callback: machine
+ * process, agent, network, disk; then the sandbox is told. */
+#include "vmm/machine.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+#include "transom/config.h"
+#include "transom/log.h"
+#include "vmm/api.h"
+#include "vmm/file.h"
+#include "vmm/image.h"
+#include "vmm/live.h"
+#include "vmm/machine_internal.h"
+#include "vmm/node.h"
+
+#define SHUTDOWN_GRACE_MS 5000
+#define AGENT_LOST_MS     120000 /* an agent that is away for longer is not coming back */
+#define EVENTS_PER_SECOND 50     /* of one guest, passed on */
+#define DNS_MAX           4
+
+/* ---- helpers ---- */
+
+struct vmm_machine *machine_new(struct vmm_machines *ms, struct vmm_sandbox *sb)
+{
+    struct vmm_machine *m = calloc(1, sizeof(*m));
+
+    if (m == NULL)
+        return NULL;
+    m->ms = ms;
+    m->sb = sb;
+    memcpy(m->label, sb->label, sizeof(m->label));
+    m->instance = sb->instance;
+    snprintf(m->run_dir, sizeof(m->run_dir), "%s/%s", ms->vm_dir, sb->label);
+    snprintf(m->data_dir, sizeof(m->data_dir), "%s/%s", ms->machines_dir, sb->label);
+    snprintf(m->disk, sizeof(m->disk), "%s/disk.img", m->data_dir);
+    m->next = ms->machines;
+    if (m->next != NULL)
+        m->next->prev = m;
+    ms->machines = m;
+    sb->machine = m;
+    return m;
+}
+
+static void maybe_closed(struct vmm_machines *ms);
+
+/* Out of the list and out of memory. */
+static void forget(struct vmm_machine *m)
+{
+    struct vmm_machines *ms = m->ms;
+
+    if (m->prev != NULL)
+        m->prev->next = m->next;
+    else
+        ms->machines = m->next;
+    if (m->next != NULL)
+        m->next->prev = m->prev;
+    m->sb->machine = NULL;
+    free(m);
+}
+
+struct vm_spec machine_spec(struct vmm_machine *m)
+{
+    const struct vmm_options *o = m->ms->vmm->options;
+    const struct vmm_node *node = m->ms->vmm->node;
+    struct vm_spec spec = {
+        .label = m->label,
+        .instance = m->instance,
+        .accel = node->accel,
+        .vcpus = (unsigned)m->sb->vcpus,
+        .memory_mb = (unsigned)m->sb->memory_mb,
+        .tsc_khz = node->kvm.tsc_khz,
+        .data_disk = m->disk,
+        .disk_mb = (unsigned)m->sb->disk_mb,
+        .run_dir = m->run_dir,
+        .cgroup = o->cgroup,
+        .qemu = o->qemu,
+        .uid = getuid() == 0 ? o->qemu_uid : 0,
+        .gid = getuid() == 0 ? o->qemu_gid : 0,
+    };
+
+    if (m->attached) {
+        spec.netns = m->port.netns;
+        spec.tap = m->port.tap;
+        memcpy(spec.mac, m->port.mac, sizeof(spec.mac));
+        spec.mtu = m->port.mtu;
+    }
+    return spec;
+}
+
+/* What a later manager must know; see machine_recover.c. */
+static int save_record(struct vmm_machine *m, const char *phase, struct err *err)
+{
+    json_t *record =
+        json_pack("{si, ss, ss, ss, sI, ss, ss, sI}", "v", 1, "label", m->label, "session",
+                  m->sb->session->id, "sandbox", m->sb->name, "instance", (json_int_t)m->instance,
+                  "phase", phase, "address", m->attached ? m->port.address : "", "started_ms",
+                  (json_int_t)m->sb->started_ms);
+    int r;
+
+    if (record == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    r = vmm_file_write_json(m->data_dir, "machine.json", record, err);
+    json_decref(record);
+    return r;
+}
+
+/* ---- down ---- */
+
+static void on_detached(int status, const struct err *err, void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    m->net_busy = false;
+    m->attached = false;
+    if (status != 0)
+        log_error("vm=%s: network not removed: %s", m->label, err->msg);
+    machine_go_down(m);
+}
+
+static void on_agent_closed(void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    m->agent = NULL;
+    m->agent_closing = false;
+    machine_go_down(m);
+}
+
+static void on_released(void *arg)
+{
+    struct vmm_machine *m = arg;
+    struct vmm_machines *ms = m->ms;
+
+    forget(m);
+    maybe_closed(ms);
+}
+
+/* A sparse disk of many gigabytes takes its time to be removed. */
+static void remove_data(uv_work_t *work)
+{
+    struct vmm_machine *m = work->data;
+    struct err err = {0};
+
+    if (vmm_file_remove_tree(m->data_dir, &err) != 0)
+        log_error("vm=%s: %s", m->label, err.msg);
+}
+
+static void on_data_removed(uv_work_t *work, int status)
+{
+    struct vmm_machine *m = work->data;
+
+    (void)status;
+    m->data_removed = true;
+    machine_go_down(m);
+}
+
+static void end(struct vmm_machine *m)
+{
+    struct vmm_machines *ms = m->ms;
+    struct vmm_sandbox *sb = m->sb;
+    bool adopting = m->adopting;
+
+    forget(m);
+    if (adopting)
+        machine_recovered(ms); /* the sandbox never knew of it */
+    else
+        vmm_sandbox_on_down(sb);
+    maybe_closed(ms);
+}
+
+void machine_go_down(struct vmm_machine *m)
+{
+    if ((!m->stopping && !m->releasing) || m->net_busy || m->removing)
+        return;
+    if (m->vm != NULL && !m->releasing)
+        return; /* on_exit() goes on */
+    if (m->agent != NULL) {
+        if (!m->agent_closing) {
+            m->agent_closing = true;
+            vmm_agent_close(m->agent, on_agent_closed, m);
+        }
+        return;
+    }
+    if (m->releasing) {
+        m->ms->driver->release(m->vm, on_released, m);
+        return;
+    }
+    if (m->attached) {
+        m->net_busy = true;
+        net_detach(m->ms->net, m->label, on_detached, m);
+        return;
+    }
+    if (!m->data_removed) {
+        m->work.data = m;
+        if (uv_queue_work(m->ms->vmm->loop, &m->work, remove_data, on_data_removed) == 0)
+            return;
+        remove_data(&m->work);
+    }
+    end(m);
+}
+
+static void stop(struct vmm_sandbox *sb, bool force)
+{
+    struct vmm_machine *m = sb->machine;
+
+    m->stopping = true;
+    if (m->vm == NULL) {
+        machine_go_down(m);
+    } else if (force) {
+        m->ms->driver->kill(m->vm);
+    } else {
+        if (m->agent != NULL)
+            (void)!vmm_agent_call(m->agent, "POST", "/v1/shutdown", NULL, NULL, NULL);
+        m->ms->driver->stop(m->vm, SHUTDOWN_GRACE_MS);
+    }
+}
+
+/* ---- the driver ---- */
+
+static void on_start(struct vm *vm, int status, const struct err *err, void *arg)
+{
+    struct vmm_machine *m = arg;
+    char reason[VMM_REASON_SIZE];
+
+    (void)vm;
+    if (status != 0) {
+        m->vm = NULL;
+        if (m->stopping) {
+            machine_go_down(m);
+            return;
+        }
+        snprintf(reason, sizeof(reason), "%s", err->msg);
+        vmm_sandbox_on_lost(m->sb, true, reason); /* calls stop() */
+        return;
+    }
+    m->vm_running = true;
+    if (m->stopping)
+        return; /* stop() told the driver */
+    status = machine_open_agent(m);
+    if (status != 0)
+        vmm_sandbox_on_lost(m->sb, true, "out of memory for its agent");
+}
+
+/* Why it ended, for people. Returns whether that is a failure. */
+static bool explain_exit(const struct vm_exit *ex, char *out, size_t size)
+{
+    static const char *const text[] = {
+        [VM_EXIT_SHUTDOWN] = "the machine powered itself off",
+        [VM_EXIT_RESET] = "the machine rebooted, which ends it",
+        [VM_EXIT_PANIC] = "the machine's kernel panicked",
+        [VM_EXIT_QUIT] = "the machine was ended",
+        [VM_EXIT_KILLED] = "the machine's process was killed",
+        [VM_EXIT_HOST_ERROR] = "the machine's process failed",
+    };
+
+    bool failed = ex->reason == VM_EXIT_PANIC || ex->reason == VM_EXIT_KILLED ||
+                  ex->reason == VM_EXIT_HOST_ERROR;
+
+    /* The detail of an orderly end only says the same once more. */
+    snprintf(out, size, "%s%s%.180s", text[ex->reason], failed && *ex->detail ? ": " : "",
+             failed ? ex->detail : "");
+    return failed;
+}
+
+static void on_exit_(struct vm *vm, const struct vm_exit *ex, void *arg)
+{
+    struct vmm_machine *m = arg;
+    char reason[VMM_REASON_SIZE];
+    bool failed = explain_exit(ex, reason, sizeof(reason));
+
+    (void)vm;
+    m->vm = NULL;
+    tr_log(TR_LOG_DEBUG, "", "vm=%s: %s", m->label, reason);
+    if (m->stopping)
+        machine_go_down(m);
+    else
+        vmm_sandbox_on_lost(m->sb, failed, reason); /* calls stop() */
+}
+
+const struct vm_cbs machine_vm_cbs = {.on_start = on_start, .on_exit = on_exit_};
+
+/* ---- the agent ---- */
+
+static int agent_connect(void *arg, struct err *err)
+{
+    struct vmm_machine *m = arg;
+
+    if (m->vm == NULL)
+        return tr_err_set(err, -ESRCH, "the machine has ended");
+    return m->ms->driver->channel(m->vm, err);
+}
+
+static json_t *net_json(const struct vmm_machine *m)
+{
+    if (!m->attached)
+        return json_null();
+    return json_pack("{ss, ss, s[s], si}", "address", m->port.address, "gateway", m->port.gateway,
+                     "dns", m->port.dns, "mtu", m->port.mtu);
+}
+
+static json_t *agent_hello(void *arg)
+{
+    struct vmm_machine *m = arg;
+    const struct vmm *vmm = m->ms->vmm;
+    unsigned char seed[48], text[sizeof(seed) * 4 / 3 + 4];
+    char host[300], url[512];
+    struct timespec now;
+    json_t *out;
+
+    vmm_view_host(vmm, m->label, host, sizeof(host));
+    vmm_view_url(vmm, m->label, url, sizeof(url));
+    if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        return NULL;
+    EVP_EncodeBlock(text, seed, sizeof(seed));
+    clock_gettime(CLOCK_REALTIME, &now);
+    out = json_pack("{si, sI, ss, ss, ss, sI, ss, so, s{}, ss}", "api", 1, "instance",
+                    (json_int_t)m->instance, "label", m->label, "hostname", m->label,
+                    "public_hostname", host, "time_ns",
+                    (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec, "entropy_b64", (char *)text,
+                    "net", net_json(m), "env", "public_url", url);
+    explicit_bzero(seed, sizeof(seed));
+    explicit_bzero(text, sizeof(text));
+    return out;
+}
+
+static void agent_ready(const json_t *answer, void *arg)
+{
+    struct vmm_machine *m = arg;
+    const char *version = json_string_value(json_object_get(answer, "version"));
+    struct err err = {0};
+
+    log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
+    if (m->up || m->stopping)
+        return;
+    m->up = true;
+    m->idle.last_activity_ms = uv_now(m->ms->vmm->loop);
+    vmm_sandbox_on_up(m->sb, m->attached ? m->port.address : "");
+    /* Without this record the next manager ends the machine instead of adopting it. */
+    if (save_record(m, "running", &err) != 0)
+        log_error("vm=%s: %s; it will not survive the manager", m->label, err.msg);
+}
+
+static void agent_refused(const char *why, void *arg)
+{
+    struct vmm_machine *m = arg;
+    char reason[VMM_REASON_SIZE];
+
+    snprintf(reason, sizeof(reason), "the agent refuses to work with this manager: %s", why);
+    vmm_sandbox_on_lost(m->sb, true, reason);
+}
+
+static void agent_event(const json_t *event, void *arg)
+{
+    struct vmm_machine *m = arg;
+    const char *type = json_string_value(json_object_get(event, "type"));
+    char name[40];
+
+    if (type == NULL || m->stopping || !vmm_word_valid(type, 20, ""))
+        return;
+    if (strcmp(type, "run_end") == 0 || strcmp(type, "exec_end") == 0)
+        vmm_machine_touch(m->sb);
+    if (strcmp(type, "stats") == 0 || m->n_events >= EVENTS_PER_SECOND)
+        return;
+    m->n_events++;
+    snprintf(name, sizeof(name), "sandbox.%s", type);
+    vmm_live_event(m->ms->vmm, name, m->sb->session->owner,
+                   json_pack("{ss, ss, ss, sI, sO}", "session", m->sb->session->id, "sandbox",
+                             m->sb->name, "label", m->label, "instance", (json_int_t)m->instance,
+                             "agent", (json_t *)event));
+}
+
+int machine_open_agent(struct vmm_machine *m)
+{
+    static const struct vmm_agent_cbs cbs = {.connect = agent_connect,
+                                             .hello = agent_hello,
+                                             .on_ready = agent_ready,
+                                             .on_refused = agent_refused,
+                                             .on_event = agent_event};
+
+    return vmm_agent_open(m->ms->vmm->loop, m->label, &cbs, m, &m->agent);
+}
+
+/* ---- up ---- */
+
+static int launch(struct vmm_machine *m, struct err *err)
+{
+    struct vmm_machines *ms = m->ms;
+    struct vmm_image image;
+    struct vm_spec spec;
+    int r = vmm_image_find(ms->vmm->options, &image, err);
+
+    if (r != 0)
+        return r;
+    r = vmm_file_mkdirs(m->data_dir, 0700, err);
+    if (r == 0)
+        r = save_record(m, "starting", err);
+    if (r == 0) {
+        spec = machine_spec(m);
+        spec.kernel = image.kernel;
+        spec.initrd = image.initrd;
+        spec.root_image = image.root;
+        r = ms->driver->start(ms->vmm->loop, NULL, &spec,
+                              (uint64_t)ms->vmm->options->start_timeout_ms, &machine_vm_cbs, m,
+                              &m->vm, err);
+    }
+    vmm_image_fini(&image);
+    return r;
+}
+
+static void on_attached(int status, const struct net_port *port, const struct err *err, void *arg)
+{
+    struct vmm_machine *m = arg;
+    struct err fault = {0};
+
+    m->net_busy = false;
+    if (status == 0) {
+        m->port = *port;
+        m->attached = true;
+    }
+    if (m->stopping) {
+        machine_go_down(m);
+        return;
+    }
+    if (status != 0)
+        (void)tr_err_set(&fault, status, "no network: %s", err->msg);
+    else if (launch(m, &fault) == 0)
+        return;
+    vmm_sandbox_on_lost(m->sb, true, fault.msg); /* calls stop() */
+}
+
+static int start(struct vmm_sandbox *sb, struct err *err)
+{
+    struct vmm *vmm = sb->ops_arg;
+    struct vmm_machines *ms = vmm->machines;
+    struct vmm_machine *m;
+    struct vmm_image image;
+    struct err ignored = {0};
+
+    if (vmm_image_find(vmm->options, &image, err) != 0)
+        return err->code = -EIO; /* no fault of the request's: 503 */
+    vmm_image_fini(&image);
+    m = machine_new(ms, sb);
+    if (m == NULL)
+        return tr_err_set(err, -EIO, "out of memory");
+    if (ms->net != NULL) {
+        m->net_busy = true;
+        net_attach(ms->net, m->label, NULL, on_attached, m);
+        return 0;
+    }
+    if (launch(m, err) == 0)
+        return 0;
+    if (vmm_file_remove_tree(m->data_dir, &ignored) != 0)
+        log_error("vm=%s: %s", m->label, ignored.msg);
+    forget(m);
+    return err->code = -EIO;
+}
+
+static int admit(struct vmm_sandbox *sb, struct err *err)
+{
+    const struct vmm *vmm = sb->ops_arg;
+    int64_t n = 0;
+
+    if (vmm->ending)
+        return tr_err_set(err, -EIO, "the manager is ending");
+    for (const struct vmm_machine *m = vmm->machines->machines; m != NULL; m = m->next)
+        n++;
+    if (n >= vmm->options->max_sandboxes)
+        return tr_err_set(err, -ENOSPC,
+                          "this node runs %lld sandboxes already, its limit (vmm.max_sandboxes)",
+                          (long long)n);
+    return 0;
+}
+
+static int save(struct vmm_sandbox *sb, struct err *err)
+{
+    struct vmm *vmm = sb->ops_arg;
+
+    return vmm_sandbox_save(&vmm->sessions, sb, err);
+}
+
+static void changed(struct vmm_sandbox *sb)
+{
+    vmm_live_sandbox(sb->ops_arg, sb);
+}
+
+const struct vmm_sandbox_ops vmm_machine_ops = {
+    .admit = admit, .save = save, .start = start, .stop = stop, .changed = changed};
+
+/* ---- all of them ---- */
+
+static int open_net(struct vmm_machines *ms, struct err *err)
+{
+    const struct vmm_options *o = ms->vmm->options;
+    const char *dns[DNS_MAX];
+    struct net_options options = {
+        .name = tr_config_str(o->config, "net.namespace"),
+        .range = tr_config_str(o->config, "net.range"),
+        .dns = dns,
+        .run_dir = o->run_dir,
+        .tap_uid = getuid() == 0 ? (uint32_t)o->qemu_uid : 0,
+    };
+
+    for (; options.n_dns < DNS_MAX && options.n_dns < tr_config_list_len(o->config, "net.dns");
+         options.n_dns++)
+        dns[options.n_dns] = tr_config_list_get(o->config, "net.dns", options.n_dns);
+    return net_open(ms->vmm->loop, &options, &ms->net, err);
+}
+
+int vmm_machines_open(struct vmm *vmm, struct vmm_machines **out, struct err *err)
+{
+    struct vmm_machines *ms = calloc(1, sizeof(*ms));
+    int r;
+
+    if (ms == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    ms->vmm = vmm;
+    ms->driver = &vm_qemu;
+    snprintf(ms->machines_dir, sizeof(ms->machines_dir), "%s/machines", vmm->options->state_dir);
+    snprintf(ms->vm_dir, sizeof(ms->vm_dir), "%s/vm", vmm->options->run_dir);
+    r = vmm_file_mkdirs(ms->machines_dir, 0700, err);
+    if (r == 0)
+        r = vmm_file_mkdirs(ms->vm_dir, 0755, err);
+    if (r == 0 && vmm->options->net_enabled)
+        r = open_net(ms, err);
+    if (r != 0) {
+        free(ms);
+        return r;
+    }
+    *out = ms;
+    return 0;
+}
+
+static void on_net_closed(void *arg)
+{
+    struct vmm_machines *ms = arg;
+
+    if (ms->stop)
+        (void)rmdir(ms->vm_dir);
+    ms->on_closed(ms->on_closed_arg);
+    free(ms);
+}
+
+static void on_net_down(int status, const struct err *err, void *arg)
+{
+    struct vmm_machines *ms = arg;
+
+    if (status != 0)
+        log_error("the network was not removed: %s", err->msg);
+    net_close(ms->net, on_net_closed, ms);
+}
+
+/* When the last machine is gone or let go of: the network. */
+static void maybe_closed(struct vmm_machines *ms)
+{
+    if (!ms->closing || ms->machines != NULL)
+        return;
+    ms->closing = false; /* once */
+    if (ms->net == NULL)
+        on_net_closed(ms);
+    else if (ms->stop)
+        net_down(ms->net, on_net_down, ms);
+    else
+        net_close(ms->net, on_net_closed, ms);
+}
+
+static void on_deferred_close(uv_work_t *work, int status)
+{
+    struct vmm_machines *ms = work->data;
+
+    (void)status;
+    free(work);
+    maybe_closed(ms);
+}
+
+static void no_work(uv_work_t *work)
+{
+    (void)work;
+}
+
+void vmm_machines_close(struct vmm_machines *ms, bool stop_all, void (*cb)(void *arg), void *arg)
+{
+    uv_work_t *work;
+
+    ms->closing = true;
+    ms->stop = stop_all;
+    ms->on_closed = cb;
+    ms->on_closed_arg = arg;
+    for (struct vmm_machine *m = ms->machines, *next; m != NULL; m = next) {
+        struct err err = {0};
+
+        next = m->next;
+        m->sb->closed = true; /* no restart for callers that wait */
+        if (!stop_all && m->up && !m->stopping) {
+            m->releasing = true;
+            machine_go_down(m);
+        } else if (vmm_sandbox_stop(m->sb, "the manager ended", false, NULL, NULL, &err) < 0) {
+            log_error("vm=%s: %s", m->label, err.msg);
+        }
+    }
+    if (ms->machines != NULL)
+        return;
+    /* Never before this returns. */
+    work = malloc(sizeof(*work));
+    if (work == NULL)
+        abort();
+    work->data = ms;
+    if (uv_queue_work(ms->vmm->loop, work, no_work, on_deferred_close) != 0)
+        abort(); /* a callback is given */
+}
+
+void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
+{
+    for (struct vmm_machine *m = ms->machines, *next; m != NULL; m = next) {
+        uint64_t lost = m->agent == NULL ? 0 : vmm_agent_lost_since(m->agent);
+
+        next = m->next;
+        m->n_events = 0;
+        if (!m->up || m->stopping || m->releasing)
+            continue;
+        if (lost != 0 && now_ms >= lost + AGENT_LOST_MS)
+            vmm_sandbox_on_lost(m->sb, true, "its agent has not answered for two minutes");
+        else
+            machine_idle_tick(m, now_ms);
+    }
+}
+
+struct vmm_agent *vmm_machine_agent(const struct vmm_sandbox *sb)
+{
+    return sb->machine == NULL ? NULL : sb->machine->agent;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* What machine.c (life), machine_recover.c (after a restart) and machine_idle.c share. */
+#ifndef VMM_MACHINE_INTERNAL_H
+#define VMM_MACHINE_INTERNAL_H
+
+#include "vmm/agent_client.h"
+#include "vmm/driver/driver.h"
+#include "vmm/machine.h"
+#include "vmm/net/net.h"
+
+/* What the idle rule needs to know of a machine. Times are the loop's. */
+struct machine_idle {
+    uint64_t last_activity_ms;
+    uint64_t next_check_ms;
+    uint64_t held_since_ms; /* 0: nothing was seen to hold it */
+    uint64_t held_seen_ms;  /* when something last was: its end may have been missed */
+    unsigned n_pending;     /* answers of the agent awaited */
+    unsigned n_holds;
+    bool serving; /* something listens on the preview port */
+    bool failed;  /* an answer did not come: judge later */
+    uint64_t deadline_ms, published_ms;
+    const char *why;
+};
+
+struct vmm_machine {
+    struct vmm_machines *ms;
+    struct vmm_sandbox *sb;
+    struct vmm_machine *prev, *next;
+    char label[VMM_ID_LEN + 1];
+    uint64_t instance;
+    char run_dir[200], data_dir[512];
+    char disk[544];
+    struct net_port port; /* valid while attached */
+    bool attached;
+    bool net_busy;   /* an attach or detach is under way */
+    struct vm *vm;   /* from start until on_start failed, on_exit or release */
+    bool vm_running; /* on_start was good */
+    struct vmm_agent *agent;
+    bool agent_closing;
+    bool up;        /* the sandbox was told */
+    bool stopping;  /* on the way down: go_down() after each callback */
+    bool adopting;  /* found after a restart; the sandbox is told once it is taken over */
+    bool removing;  /* the driver removes what is left of it */
+    bool releasing; /* the manager ends and lets go of it */
+    bool data_removed;
+    uv_work_t work;
+    struct machine_idle idle;
+    unsigned n_events; /* agent events passed on in this second */
+};
+
+struct vmm_machines {
+    struct vmm *vmm;
+    const struct vm_driver *driver;
+    struct net *net; /* NULL: no network */
+    char machines_dir[500], vm_dir[180];
+    struct vmm_machine *machines;
+    /* Recovery. */
+    unsigned n_recovering;
+    void (*on_recovered)(const struct err *err, void *arg);
+    void *on_recovered_arg;
+    /* Closing. */
+    bool closing, stop;
+    void (*on_closed)(void *arg);
+    void *on_closed_arg;
+};
+
+/* A machine for this instance of the sandbox, in the list, nothing begun. NULL: no memory. */
+struct vmm_machine *machine_new(struct vmm_machines *ms, struct vmm_sandbox *sb);
+/* What the driver is to be told. Strings point into m, the options and the image. */
+struct vm_spec machine_spec(struct vmm_machine *m);
+extern const struct vm_cbs machine_vm_cbs;
+/* The agent's channel is to be opened. */
+TR_MUST_CHECK int machine_open_agent(struct vmm_machine *m);
+/* Take the next step of cleaning up, if none is under way. */
+void machine_go_down(struct vmm_machine *m);
+/* machine_recover.c: an adoption ended, one way or the other. */
+void machine_recovered(struct vmm_machines *ms);
+/* machine_idle.c */
+void machine_idle_tick(struct vmm_machine *m, uint64_t now_ms);
+
+#endif
