@@ -145,7 +145,7 @@ static const char *ask(const char *a, const char *b, const char *c)
 static void setup(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    strcpy(dir, "/tmp/test-redis-XXXXXX");
+    memcpy(dir, "/tmp/test-redis-XXXXXX", sizeof(dir));
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(sock_path, sizeof(sock_path), "%s/r.sock", dir);
     snprintf(url, sizeof(url), "unix:%s", sock_path);

@@ -34,8 +34,8 @@ static int grow(void **array, size_t *cap, size_t need, size_t item)
     return 0;
 }
 
-/* Status text is three digits: nghttp2 has checked. */
-static void set_pseudo(struct tr_h2_head *pub, const char *name, const char *value)
+/* False when a value is none: of :status nghttp2 checks only that it has three digits. */
+static bool set_pseudo(struct tr_h2_head *pub, const char *name, const char *value)
 {
     if (strcmp(name, ":method") == 0)
         pub->method = value;
@@ -48,7 +48,8 @@ static void set_pseudo(struct tr_h2_head *pub, const char *name, const char *val
     else if (strcmp(name, ":protocol") == 0)
         pub->protocol = value;
     else if (strcmp(name, ":status") == 0)
-        pub->status = (int)strtol(value, NULL, 10);
+        return (pub->status = (int)strtol(value, NULL, 10)) >= 100;
+    return true;
 }
 
 int h2_head_add(struct h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value, size_t max)
@@ -69,7 +70,8 @@ int h2_head_add(struct h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
     head->bufs[head->n_bufs++] = name;
     head->bufs[head->n_bufs++] = value;
     if (n.len > 0 && n.base[0] == ':') {
-        set_pseudo(&head->pub, (const char *)n.base, (const char *)v.base);
+        if (!set_pseudo(&head->pub, (const char *)n.base, (const char *)v.base))
+            return -EPROTO;
         return 0;
     }
     head->fields[head->n_fields++] = (struct tr_h2_field){

@@ -119,7 +119,7 @@ int h2_errno(int ng_error);
 
 /* h2_head.c */
 void h2_head_clear(struct h2_head *head);
-/* 0, -ENOMEM, or -EMSGSIZE when the head grows beyond max bytes. */
+/* 0, -ENOMEM, -EMSGSIZE when the head grows beyond max bytes, -EPROTO when it is malformed. */
 TR_MUST_CHECK int h2_head_add(struct h2_head *head, nghttp2_rcbuf *name, nghttp2_rcbuf *value,
                               size_t max);
 const struct tr_h2_head *h2_head_finish(struct h2_head *head);

@@ -30,6 +30,13 @@ static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, voi
     return 0;
 }
 
+static uint32_t head_fault_code(int fault)
+{
+    if (fault == -EMSGSIZE)
+        return NGHTTP2_ENHANCE_YOUR_CALM;
+    return fault == -EPROTO ? NGHTTP2_PROTOCOL_ERROR : NGHTTP2_INTERNAL_ERROR;
+}
+
 static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, nghttp2_rcbuf *name,
                      nghttp2_rcbuf *value, uint8_t flags, void *arg)
 {
@@ -46,9 +53,7 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, nghttp2_rc
                     name, value, h2->options.max_head_bytes);
     if (r == 0)
         return 0;
-    (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, st->id,
-                                    r == -EMSGSIZE ? NGHTTP2_ENHANCE_YOUR_CALM
-                                                   : NGHTTP2_INTERNAL_ERROR);
+    (void)nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, st->id, head_fault_code(r));
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
