@@ -505,7 +505,6 @@ static int open_net(struct vmm_machines *ms, struct err *err)
         .range = tr_config_str(o->config, "net.range"),
         .dns = dns,
         .run_dir = o->run_dir,
-        .tap_uid = getuid() == 0 ? (uint32_t)o->qemu_uid : 0,
     };
 
     for (; options.n_dns < DNS_MAX && options.n_dns < tr_config_list_len(o->config, "net.dns");

@@ -213,6 +213,8 @@ static int identify(struct vmm_request *req, const struct connection *c)
     const char *field = tr_h2_head_get(req->head, "authorization");
     const char *key = vmm_auth_bearer(field);
 
+    if (req->endpoint != NULL && req->endpoint->scope == VMM_SCOPE_NONE)
+        return 0;
     if (key != NULL && vmm_auth_check(req->vmm->auth, key, &req->who) == 0)
         return 0;
     if (field == NULL && c->is_local) {
@@ -220,9 +222,6 @@ static int identify(struct vmm_request *req, const struct connection *c)
         req->who.scope = VMM_SCOPE_ADMIN;
         return 0;
     }
-    /* A key that was sent and is wrong is always a fault, also where none is needed. */
-    if (field == NULL && req->endpoint != NULL && req->endpoint->scope == VMM_SCOPE_NONE)
-        return 0;
     vmm_reply_error(req, 401, "%s",
                     field == NULL ? "an API key is needed: send \"authorization: Bearer KEY\""
                     : key == NULL ? "the authorization must be \"Bearer KEY\""
