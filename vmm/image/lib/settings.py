@@ -174,8 +174,10 @@ def resolve(args, environ):
     distro, suite = distribution(suite, mirror, host)
     if not mirror:
         entries = list(host_sources(apt_dir))
-        mirror = host_mirror(entries, suite, distro)
-        security = security or host_mirror(entries, f"{suite}-security", distro) or ""
+        # The host's mirror of its own suite has the distribution's other suites, too.
+        for s in (suite, host.get("VERSION_CODENAME", "")):
+            mirror = mirror or host_mirror(entries, s, distro) or ""
+            security = security or host_mirror(entries, f"{s}-security", distro) or ""
         if not mirror:
             raise Fault(f"this host's apt sources name no mirror of {distro} {suite}: set "
                         "image.mirror and image.suite in the configuration, or use --mirror and "
