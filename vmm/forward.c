@@ -18,6 +18,7 @@
 #include "vmm/vmm.h"
 
 #define AGENT_WAIT_MS 30000
+#define REST_MAX_MS   10000 /* for a client to end its body after the answer */
 #define FIELDS_MAX    32
 
 #define CODE_NO_ERROR 0
@@ -127,8 +128,8 @@ static void up_end(struct tr_h2_stream *up, const struct tr_h2_head *trailers, v
     if (f->req->st == NULL)
         return;
     tr_h2_end(f->req->st, fields, n);
-    if (!f->req->ended)
-        tr_h2_stream_discard(f->req->st); /* nobody reads it any more */
+    if (!f->req->ended && f->req->deadline_ms == 0)
+        f->req->deadline_ms = uv_now(f->vmm->loop) + REST_MAX_MS; /* nobody reads it any more */
 }
 
 static void up_drain(struct tr_h2_stream *up, void *arg)
@@ -195,8 +196,10 @@ static void send_up(struct forward *f, const uint8_t *data, size_t len)
 
     if (r == 0)
         f->client_owes += len;
+    else if (r > 0)
+        tr_h2_stream_consume(f->req->st, len);
     else
-        tr_h2_stream_consume(f->req->st, len); /* r < 0: the agent wants no more; drop it */
+        vmm_request_drop(f->req, len); /* the agent wants no more */
 }
 
 static void on_data(struct vmm_request *req, const uint8_t *data, size_t len)
@@ -206,7 +209,7 @@ static void on_data(struct vmm_request *req, const uint8_t *data, size_t len)
     if (f->stage == STAGE_OPEN)
         send_up(f, data, len);
     else if (f->stage == STAGE_OVER || req->answered)
-        tr_h2_stream_consume(req->st, len);
+        vmm_request_drop(req, len);
     else
         hold(f, data, len); /* not given back: the client may send one window, no more */
 }

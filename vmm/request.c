@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include "transom/log.h"
+#include "vmm/vmm.h"
+
+#define DROP_MAX_BYTES (64 * 1024 * 1024)
+#define DROP_MAX_MS    10000
 
 struct vmm_request *vmm_request_ref(struct vmm_request *req)
 {
@@ -25,6 +29,14 @@ void vmm_request_unref(struct vmm_request *req)
     free(req->path);
     free(req->query);
     free(req);
+}
+
+void vmm_request_drop(struct vmm_request *req, size_t len)
+{
+    req->dropped += len;
+    tr_h2_stream_consume(req->st, len);
+    if (req->dropped > DROP_MAX_BYTES)
+        tr_h2_stream_discard(req->st);
 }
 
 const char *vmm_error_code(int status)
@@ -65,7 +77,6 @@ const char *vmm_error_code(int status)
     }
 }
 
-/* What is left of the request's body is dropped from here on. */
 static void respond(struct vmm_request *req, int status, const char *type, const void *data,
                     size_t len)
 {
@@ -77,7 +88,7 @@ static void respond(struct vmm_request *req, int status, const char *type, const
         return;
     req->answered = true;
     if (!req->ended)
-        tr_h2_stream_discard(req->st);
+        req->deadline_ms = uv_now(req->vmm->loop) + DROP_MAX_MS;
     snprintf(length, sizeof(length), "%zu", len);
     if (type != NULL)
         fields[n++] = TR_H2_FIELD("content-type", type);

@@ -44,7 +44,8 @@ struct vmm_request {
     bool has_body;        /* the head said that a body follows */
     bool ended;           /* the body is complete */
     bool answered;        /* a final head was sent */
-    uint64_t deadline_ms; /* for the whole body of a JSON request; 0: none */
+    size_t dropped;       /* bytes of the body that came after the answer */
+    uint64_t deadline_ms; /* for the whole body, of a JSON request or one answered early; 0: none */
     const struct vmm_request_cbs *cbs;
     void *arg; /* of the streaming handler */
     int refs;
@@ -63,6 +64,9 @@ void vmm_reply_bytes(struct vmm_request *req, int status, const char *type, cons
                      size_t len);
 /* {"code","message"}; code is derived from the status. */
 void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...) TR_PRINTF(3, 4);
+/* Drop body bytes that nobody wants. A client that is still sending is let finish, within bounds:
+ * some take a stream that ends under their hands for a failure and never look at the answer. */
+void vmm_request_drop(struct vmm_request *req, size_t len);
 /* The status that fits a negative errno of ours. */
 void vmm_reply_err(struct vmm_request *req, const struct err *err);
 const char *vmm_error_code(int status);

@@ -125,8 +125,6 @@ static void take_body(struct vmm_request *req, const uint8_t *data, size_t len)
 {
     size_t max = (size_t)req->vmm->options->max_json_bytes;
 
-    if (req->answered)
-        return;
     if (len > max - req->raw_len) {
         vmm_reply_error(req, 413, "the body is longer than %zu bytes (vmm.max_json_bytes)", max);
         return;
@@ -157,7 +155,11 @@ static void on_data(struct tr_h2_stream *st, const uint8_t *data, size_t len, vo
         req->cbs->on_data(req, data, len);
         return;
     }
-    if (req->endpoint != NULL && req->endpoint->body == VMM_BODY_JSON)
+    if (req->answered) {
+        vmm_request_drop(req, len);
+        return;
+    }
+    if (req->endpoint->body == VMM_BODY_JSON)
         take_body(req, data, len);
     tr_h2_stream_consume(st, len);
 }
@@ -442,8 +444,11 @@ static void on_sweep(uv_timer_t *timer)
         next = req->next;
         if (req->deadline_ms != 0 && now >= req->deadline_ms) {
             req->deadline_ms = 0;
-            vmm_reply_error(req, 408, "the body did not arrive within %d s",
-                            BODY_TIMEOUT_MS / 1000);
+            if (req->answered)
+                tr_h2_stream_discard(req->st);
+            else
+                vmm_reply_error(req, 408, "the body did not arrive within %d s",
+                                BODY_TIMEOUT_MS / 1000);
         }
     }
     if (server->closing && server->close_deadline_ms != 0 && now >= server->close_deadline_ms) {

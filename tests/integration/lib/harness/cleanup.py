@@ -2,8 +2,8 @@
 """Finding and removing what a test left behind, also when the test itself was killed.
 
 What belongs to a test is told by evidence that no program of ours sets up for that purpose: a
-process runs in one of the test's network namespaces, has the test's mark in its environment, or
-names the test's folder in its arguments; mounts, namespaces and cgroups carry the folder or the tag.
+process runs in one of the test's network namespaces, has the test's mark in its environment, names
+the test's folder in its arguments, or is in one of its cgroups (jailed machines: no other trace); mounts, namespaces and cgroups carry the folder or the tag.
 """
 import contextlib
 import glob
@@ -59,6 +59,7 @@ def processes(tag, folder, spare=()):
             mine = os.stat(base + "/ns/net").st_ino in inodes
         mine = mine or mark in _read(base + "/environ").split(b"\0")
         mine = mine or folder.encode() in _read(base + "/cmdline")
+        mine = mine or tag.encode() in _read(base + "/cgroup")
         if mine and not _is_zombie(entry):
             found.append(int(entry))
     return found
