@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/exchange.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gateway/log.h"
+#include "gateway/manager.h"
+#include "gateway/pages.h"
+#include "gateway/upstream.h"
+#include "gateway/worker.h"
+
+/* After a start the app needs a moment to listen. */
+#define CONNECT_GRACE_MS 5000
+
+struct gw_exchange *gw_exchange_new(struct gw_worker *w)
+{
+    struct gw_exchange *x = w->free_exchanges;
+
+    if (x != NULL)
+        w->free_exchanges = x->next_free;
+    else
+        x = malloc(sizeof(*x));
+    if (x == NULL)
+        return NULL;
+    memset(x, 0, sizeof(*x));
+    x->worker = w;
+    gw_count(&w->stats.requests, 1);
+    gw_gauge(&w->stats.exchanges, 1);
+    return x;
+}
+
+static void release(struct gw_exchange *x, const char *end)
+{
+    struct gw_worker *w = x->worker;
+
+    gw_log_end(x, end);
+    gw_buf_put(&w->bufs, x->head);
+    gw_count(&w->stats.status[x->status / 100 % 6], 1);
+    gw_count(&w->stats.bytes_in, x->bytes_in);
+    gw_count(&w->stats.bytes_out, x->bytes_out);
+    gw_gauge(&w->stats.exchanges, -1);
+    x->next_free = w->free_exchanges;
+    w->free_exchanges = x;
+}
+
+/* The front was given a whole response. */
+static void done(struct gw_exchange *x)
+{
+    const struct gw_front_ops *ops = x->front_ops;
+
+    if (x->back_ops != NULL)
+        x->back_ops->cancel(x);
+    ops->done(x);
+    release(x, "done");
+}
+
+static void broken(struct gw_exchange *x)
+{
+    x->front_ops->broken(x);
+    release(x, "broken");
+}
+
+static void answer(struct gw_exchange *x, const struct gw_page *page)
+{
+    if (gw_page_send(x, page) == 0)
+        done(x);
+    else
+        broken(x);
+}
+
+/* A label without a machine that runs. */
+static void answer_state(struct gw_exchange *x)
+{
+    struct gw_page page = {.status = 503};
+    char text[256];
+
+    switch (x->route.state) {
+    case TR_SANDBOX_STARTING:
+        page.code = "starting";
+        page.message = "The sandbox is starting.";
+        page.retry_after_s = 2;
+        break;
+    case TR_SANDBOX_STOPPING:
+        page.code = "stopping";
+        page.message = "The sandbox is stopping.";
+        page.retry_after_s = 5;
+        break;
+    case TR_SANDBOX_FAILED:
+        page.code = "failed";
+        snprintf(text, sizeof(text), "The sandbox could not be started: %s",
+                 x->route.reason[0] != '\0' ? x->route.reason : "no reason is known");
+        page.message = text;
+        break;
+    case TR_SANDBOX_RUNNING:
+        page.status = 502;
+        page.code = "no_address";
+        page.message = "The sandbox runs without a network.";
+        break;
+    default:
+        page.code = "asleep";
+        page.message = "The sandbox is asleep. Run a command in its session to wake it.";
+        page.retry_after_s = 10;
+        break;
+    }
+    answer(x, &page);
+}
+
+void gw_exchange_start(struct gw_exchange *x, const struct gw_request *req,
+                       const struct sockaddr *peer)
+{
+    struct gw_worker *w = x->worker;
+    struct gw_page not_found = {
+        .status = 404, .code = "unknown_host", .message = "There is no sandbox of this name here."};
+    struct gw_page invalid = {
+        .status = 400, .code = "bad_request", .message = "The Host is malformed."};
+    struct gw_host host;
+
+    x->method = req->method_id;
+    x->request_framing = req->framing;
+    x->request_length = req->length;
+    x->minor = req->minor;
+    x->upgrade = req->upgrade;
+    x->wants_html = gw_accepts_html(req->fields, req->n_fields);
+    x->start_ms = gw_loop_now(w->loop);
+    gw_log_begin(x, req, peer);
+    gw_host_parse(req->host, w->opt->domain, w->opt->preview_domain, &host);
+    switch (host.kind) {
+    case GW_HOST_INVALID:
+        answer(x, &invalid);
+        return;
+    case GW_HOST_API:
+        gw_manager_start(x, req, peer);
+        return;
+    case GW_HOST_PREVIEW:
+        if (!gw_table_get(w->gw->table, host.label, &x->route))
+            break;
+        if (x->route.state != TR_SANDBOX_RUNNING || x->route.family == 0) {
+            answer_state(x);
+            return;
+        }
+        x->connect_until = x->route.since_ms + CONNECT_GRACE_MS;
+        gw_upstream_start(x, req, peer);
+        return;
+    default:
+        break;
+    }
+    answer(x, &not_found);
+}
+
+int gw_exchange_head(struct gw_exchange *x, const struct gw_response *resp)
+{
+    x->status = resp->status;
+    x->head_sent = true;
+    return x->front_ops->head(x, resp);
+}
+
+void gw_exchange_back_done(struct gw_exchange *x)
+{
+    done(x);
+}
+
+void gw_exchange_back_failed(struct gw_exchange *x, int status, const char *code,
+                             const char *message)
+{
+    struct gw_page page = {.status = status, .code = code, .message = message};
+
+    if (x->head_sent) {
+        broken(x);
+        return;
+    }
+    if (status == 502)
+        page.retry_after_s = 3; /* apps are being worked on: the page reloads when they are back */
+    answer(x, &page);
+}
+
+void gw_exchange_front_failed(struct gw_exchange *x, int status, const char *code,
+                              const char *message)
+{
+    struct gw_page page = {.status = status, .code = code, .message = message};
+
+    if (x->back_ops != NULL)
+        x->back_ops->cancel(x);
+    if (x->head_sent)
+        broken(x);
+    else
+        answer(x, &page);
+}
+
+void gw_exchange_front_gone(struct gw_exchange *x)
+{
+    if (x->back_ops != NULL)
+        x->back_ops->cancel(x);
+    release(x, "client gone");
+}
+
+void gw_exchange_upgraded(struct gw_exchange *x)
+{
+    x->status = 101;
+    release(x, "tunnel");
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Keeps the route table in step with Redis. Runs on the control thread's libuv loop. */
+#ifndef GATEWAY_FEED_H
+#define GATEWAY_FEED_H
+
+#include <uv.h>
+#include "gateway/table.h"
+
+struct gw_feed;
+
+/* A machine (label, instance) is not to be talked to any more; keep_instance 0: nor is any other.
+ */
+typedef void (*gw_feed_gone_cb)(const char *label, uint64_t keep_instance, void *arg);
+
+struct gw_feed_figures {
+    _Atomic uint64_t changes, loads, bad_records;
+    _Atomic bool up;
+};
+
+/* Start; keeps trying while Redis is not there. Returns 0, or a fault of the URL. */
+TR_MUST_CHECK int gw_feed_open(uv_loop_t *loop, const char *url, struct gw_table *table,
+                               gw_feed_gone_cb gone, void *arg, struct gw_feed **out,
+                               struct err *err);
+/* Freed when the loop has run its close callbacks. */
+void gw_feed_close(struct gw_feed *feed);
+const struct gw_feed_figures *gw_feed_figures(const struct gw_feed *feed);
+
+#endif

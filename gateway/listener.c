@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/listener.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uv.h>
+
+#include "gateway/address.h"
+#include "gateway/client.h"
+#include "transom/log.h"
+
+#define BACKLOG          4096
+#define ACCEPTS_PER_TURN 32
+#define FIRST_PASSED_FD  3 /* sd_listen_fds(3) */
+
+static void on_acceptable(struct gw_sock *sock);
+
+static void resume(struct gw_timer *timer)
+{
+    struct gw_listener *l =
+        (struct gw_listener *)((char *)timer - offsetof(struct gw_listener, timer));
+
+    gw_sock_read_start(&l->sock, on_acceptable);
+}
+
+/* Leave new connections in the kernel's queue for a moment. */
+static void pause_listener(struct gw_listener *l)
+{
+    gw_sock_read_stop(&l->sock);
+    gw_timer_start(&l->w->t_accept, &l->timer, resume);
+}
+
+static void on_acceptable(struct gw_sock *sock)
+{
+    struct gw_listener *l =
+        (struct gw_listener *)((char *)sock - offsetof(struct gw_listener, sock));
+    struct gw_worker *w = l->w;
+    int n = l->shared ? 1 : ACCEPTS_PER_TURN;
+
+    while (n-- > 0) {
+        struct gw_sock fresh;
+        int r;
+
+        if (atomic_load_explicit(&w->gw->n_connections, memory_order_relaxed) >=
+            w->opt->max_connections) {
+            pause_listener(l);
+            return;
+        }
+        r = gw_sock_accept(sock, &fresh);
+        if (r == UV_EAGAIN)
+            return;
+        if (r == UV_ECONNABORTED || r == UV_EINTR)
+            continue;
+        if (r != 0) { /* out of descriptors or memory: trying at once would only spin */
+            log_warn("accept: %s", strerror(-r));
+            pause_listener(l);
+            return;
+        }
+        gw_client_start(w, &fresh, l->tls);
+    }
+}
+
+static int add_listener(struct gw_worker *w, int fd, bool tls, bool shared)
+{
+    struct gw_listener *l = calloc(1, sizeof(*l));
+
+    if (l == NULL)
+        return -ENOMEM;
+    l->w = w;
+    l->tls = tls;
+    l->shared = shared;
+    gw_sock_open(w->loop, &l->sock, fd);
+    l->next = w->listeners;
+    w->listeners = l;
+    return 0;
+}
+
+static int open_one(const struct sockaddr *sa, socklen_t len, const char *text, struct err *err)
+{
+    int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), on = 1, r;
+
+    if (fd < 0)
+        return tr_err_set(err, -errno, "%s: socket: %s", text, strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    if (sa->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    if (bind(fd, sa, len) == 0 && listen(fd, BACKLOG) == 0)
+        return fd;
+    r = -errno;
+    close(fd);
+    if (r == -EADDRINUSE)
+        return tr_err_set(
+            err, r, "%s: another program listens there; stop it or configure another port", text);
+    if (r == -EACCES)
+        return tr_err_set(err, r,
+                          "%s: not allowed; start as root, with CAP_NET_BIND_SERVICE, or by socket "
+                          "activation",
+                          text);
+    return tr_err_set(err, r, "%s: %s", text, strerror(-r));
+}
+
+/* A second gateway on the same port would share it silently (SO_REUSEPORT, same user): ask with a
+ * socket that does not share. */
+static int check_free(const struct sockaddr *sa, socklen_t len, const char *text, struct err *err)
+{
+    int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, r = 0;
+
+    if (fd < 0)
+        return tr_err_set(err, -errno, "%s: socket: %s", text, strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (sa->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+    if (bind(fd, sa, len) != 0 && errno == EADDRINUSE)
+        r = tr_err_set(err, -EADDRINUSE,
+                       "%s: another program listens there; stop it or configure another port",
+                       text);
+    close(fd);
+    return r;
+}
+
+static void add_url(char *urls, size_t len, bool tls, int fd)
+{
+    struct sockaddr_storage sa;
+    socklen_t sa_len = sizeof(sa);
+    char text[64];
+    size_t at = strlen(urls);
+
+    if (getsockname(fd, (struct sockaddr *)&sa, &sa_len) != 0)
+        return;
+    gw_address_format((struct sockaddr *)&sa, text);
+    snprintf(urls + at, len - at, "%s%s://%s", at > 0 ? " " : "", tls ? "https" : "http", text);
+}
+
+/* One address, one socket per worker; port 0 is settled by the first. */
+static int open_address(struct gw_gateway *gw, const char *text, bool tls, char *urls, size_t len,
+                        struct err *err)
+{
+    struct sockaddr_storage sa;
+    socklen_t sa_len;
+    int r = gw_address_parse(text, &sa, &sa_len);
+
+    if (r != 0)
+        return tr_err_set(err, r, "%s: not ADDRESS:PORT or [IPV6]:PORT", text);
+    r = check_free((struct sockaddr *)&sa, sa_len, text, err);
+    for (unsigned i = 0; r == 0 && i < gw->n_workers; i++) {
+        int fd = open_one((struct sockaddr *)&sa, sa_len, text, err);
+
+        if (fd < 0)
+            return fd;
+        if (i == 0) {
+            socklen_t got = sizeof(sa);
+
+            if (getsockname(fd, (struct sockaddr *)&sa, &got) != 0)
+                return tr_err_set(err, -errno, "%s: getsockname: %s", text, strerror(errno));
+            add_url(urls, len, tls, fd);
+        }
+        r = add_listener(&gw->workers[i], fd, tls, false);
+        if (r != 0)
+            close(fd);
+    }
+    return r;
+}
+
+/* Sockets passed by a service manager. One is TLS if it is named "https" (FileDescriptorName=), or
+ * has port 443, or 8443. */
+static int adopt_passed(struct gw_gateway *gw, int n, char *urls, size_t len, struct err *err)
+{
+    const char *names = getenv("LISTEN_FDNAMES");
+
+    for (int i = 0; i < n; i++) {
+        int fd = FIRST_PASSED_FD + i, accepting = 0;
+        socklen_t size = sizeof(accepting);
+        bool tls = names != NULL && strncmp(names, "https", 5) == 0;
+
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size) != 0 || !accepting)
+            return tr_err_set(err, -EINVAL, "LISTEN_FDS: descriptor %d is not a listening socket",
+                              fd);
+        if (tls && gw->tls == NULL)
+            return tr_err_set(err, -EINVAL,
+                              "LISTEN_FDS: an https socket needs gateway.tls_certificate and "
+                              "gateway.tls_key");
+        add_url(urls, len, tls, fd);
+        for (unsigned w = 0; w < gw->n_workers; w++) {
+            int copy = w == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_PASSED_FD);
+
+            if (copy < 0 || fcntl(copy, F_SETFD, FD_CLOEXEC) != 0)
+                return tr_err_set(err, -errno, "LISTEN_FDS: %s", strerror(errno));
+            if (add_listener(&gw->workers[w], copy, tls, true) != 0)
+                return tr_err_set(err, -ENOMEM, "out of memory");
+        }
+        names = names != NULL ? strchr(names, ':') : NULL;
+        if (names != NULL)
+            names++;
+    }
+    return 0;
+}
+
+int gw_listeners_open(struct gw_gateway *gw, char *urls, size_t len, struct err *err)
+{
+    const struct gw_options *opt = gw->opt;
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    int r = 0;
+
+    urls[0] = '\0';
+    if (pid != NULL && fds != NULL && strtol(pid, NULL, 10) == (long)getpid() && atoi(fds) > 0) {
+        r = adopt_passed(gw, atoi(fds), urls, len, err);
+        unsetenv("LISTEN_PID");
+        unsetenv("LISTEN_FDS");
+        unsetenv("LISTEN_FDNAMES");
+        return r;
+    }
+    for (size_t i = 0; r == 0 && i < opt->n_http; i++) {
+        r = open_address(gw, opt->http[i], false, urls, len, err);
+        if (r != 0)
+            tr_err_wrap(err, "gateway.http");
+    }
+    for (size_t i = 0; r == 0 && i < opt->n_https; i++) {
+        r = open_address(gw, opt->https[i], true, urls, len, err);
+        if (r != 0)
+            tr_err_wrap(err, "gateway.https");
+    }
+    return r;
+}
+
+void gw_listeners_start(struct gw_worker *w)
+{
+    for (struct gw_listener *l = w->listeners; l != NULL; l = l->next)
+        gw_sock_read_start(&l->sock, on_acceptable);
+}
+
+void gw_listeners_close(struct gw_worker *w)
+{
+    while (w->listeners != NULL) {
+        struct gw_listener *l = w->listeners;
+        struct gw_sock fresh;
+
+        w->listeners = l->next;
+        gw_timer_stop(&l->timer);
+        /* Closing resets what waits in the queue of a socket of our own. */
+        while (!l->shared && w->started && gw_sock_accept(&l->sock, &fresh) == 0)
+            gw_client_start(w, &fresh, l->tls);
+        gw_sock_close(&l->sock);
+        free(l);
+    }
+}

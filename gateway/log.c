@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gateway/address.h"
+#include "gateway/worker.h"
+#include "transom/log.h"
+
+#define GATHER_LEN   65536
+#define LOG_LINE_MAX 4096 /* no single write is longer than a pipe takes whole */
+#define TARGET_MAX   1024
+
+struct gw_access_log {
+    int fd;
+    bool own;
+};
+
+int gw_log_open(const char *path, struct gw_access_log **out, struct err *err)
+{
+    struct gw_access_log *log;
+
+    *out = NULL;
+    if (path[0] == '\0')
+        return 0;
+    log = calloc(1, sizeof(*log));
+    if (log == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    log->own = strcmp(path, "-") != 0;
+    log->fd = log->own ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640) : 2;
+    if (log->fd < 0) {
+        int r = -errno;
+
+        free(log);
+        return tr_err_set(err, r, "gateway.access_log: %s: %s", path, strerror(-r));
+    }
+    *out = log;
+    return 0;
+}
+
+void gw_log_close(struct gw_access_log *log)
+{
+    if (log == NULL)
+        return;
+    if (log->own)
+        close(log->fd);
+    free(log);
+}
+
+/* JSON text: quotes, backslashes, controls and bytes beyond ASCII are escaped (as Latin-1, so that
+ * any bytes make valid JSON). */
+static size_t put_json(char *out, size_t room, const char *s, size_t len)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < len && room - n > 6; i++) {
+        unsigned char c = (unsigned char)s[i];
+
+        if (c == '"' || c == '\\') {
+            out[n++] = '\\';
+            out[n++] = (char)c;
+        } else if (c >= ' ' && c < 0x7f) {
+            out[n++] = (char)c;
+        } else {
+            n += (size_t)snprintf(out + n, 7, "\\u%04x", c);
+        }
+    }
+    return n;
+}
+
+void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer)
+{
+    struct gw_worker *w = x->worker;
+    size_t target = req->target.len < TARGET_MAX ? req->target.len : TARGET_MAX;
+    char address[GW_ADDRESS_TEXT], *p;
+    size_t room, n;
+
+    if (w->gw->log == NULL)
+        return;
+    x->log = gw_buf_get(&w->bufs, LOG_LINE_MAX);
+    if (x->log == NULL)
+        return;
+    p = x->log->data;
+    room = LOG_LINE_MAX - 512; /* what the end adds */
+    n = gw_address_text(peer, address);
+    n = (size_t)snprintf(p, room,
+                         "\"client\":\"%.*s\",\"proto\":\"HTTP/1.%u\",\"tls\":%s,\"host\":\"",
+                         (int)n, address, x->minor, x->tls ? "true" : "false");
+    n += put_json(p + n, 320, req->host.p, req->host.len);
+    n += (size_t)snprintf(p + n, room - n, "\",\"method\":\"");
+    n += put_json(p + n, 48, req->method.p, req->method.len);
+    n += (size_t)snprintf(p + n, room - n, "\",\"target\":\"");
+    n += put_json(p + n, room - n - 2, req->target.p, target);
+    p[n++] = '"';
+    x->log->len = (uint32_t)n;
+}
+
+static void gather(struct gw_worker *w, const char *line, size_t len)
+{
+    if (w->log_buf == NULL)
+        w->log_buf = malloc(GATHER_LEN);
+    if (w->log_buf == NULL)
+        return;
+    if (w->log_len + len > GATHER_LEN)
+        gw_log_flush(w);
+    memcpy(w->log_buf + w->log_len, line, len);
+    w->log_len += len;
+}
+
+static size_t put_time(char *p, size_t room)
+{
+    struct timespec ts;
+    struct tm tm;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    return (size_t)snprintf(p, room, "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ\",",
+                            tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min,
+                            tm.tm_sec, ts.tv_nsec / 1000000);
+}
+
+void gw_log_end(struct gw_exchange *x, const char *end)
+{
+    struct gw_worker *w = x->worker;
+    char line[LOG_LINE_MAX];
+    size_t n;
+
+    if (x->log == NULL)
+        return;
+    n = put_time(line, sizeof(line));
+    memcpy(line + n, x->log->data, x->log->len);
+    n += x->log->len;
+    n += (size_t)snprintf(line + n, sizeof(line) - n,
+                          ",\"label\":\"%s\",\"instance\":%llu,\"status\":%d,\"bytes_in\":%llu,"
+                          "\"bytes_out\":%llu,\"ms\":%llu,\"retried\":%s,\"end\":\"%s\"}\n",
+                          x->route.label, (unsigned long long)x->route.instance, x->status,
+                          (unsigned long long)x->bytes_in, (unsigned long long)x->bytes_out,
+                          (unsigned long long)(gw_loop_now(w->loop) - x->start_ms),
+                          x->retried ? "true" : "false", end);
+    gather(w, line, n);
+    gw_buf_put(&w->bufs, x->log);
+    x->log = NULL;
+}
+
+char *gw_log_take_note(struct gw_exchange *x)
+{
+    char *note;
+    int n;
+
+    if (x->log == NULL)
+        return NULL;
+    n = asprintf(&note, "%.*s,\"label\":\"%s\",\"instance\":%llu,\"status\":101", (int)x->log->len,
+                 x->log->data, x->route.label, (unsigned long long)x->route.instance);
+    gw_buf_put(&x->worker->bufs, x->log);
+    x->log = NULL;
+    return n < 0 ? NULL : note;
+}
+
+void gw_log_tunnel(struct gw_worker *w, char *note, uint64_t bytes_in, uint64_t bytes_out,
+                   uint64_t start_ms, const char *end)
+{
+    char line[LOG_LINE_MAX];
+    size_t n;
+
+    if (note == NULL)
+        return;
+    n = put_time(line, sizeof(line));
+    n += (size_t)snprintf(line + n, sizeof(line) - n,
+                          "%s,\"bytes_in\":%llu,\"bytes_out\":%llu,\"ms\":%llu,"
+                          "\"end\":\"tunnel: %s\"}\n",
+                          note, (unsigned long long)bytes_in, (unsigned long long)bytes_out,
+                          (unsigned long long)(gw_loop_now(w->loop) - start_ms), end);
+    gather(w, line, n);
+    free(note);
+}
+
+void gw_log_refusal(struct gw_worker *w, const struct gw_client *c, int status, const char *why)
+{
+    char line[512], address[GW_ADDRESS_TEXT];
+    size_t n, len;
+
+    if (w->gw->log == NULL)
+        return;
+    n = put_time(line, sizeof(line));
+    len = gw_address_text(&c->peer.sa, address);
+    n += (size_t)snprintf(line + n, sizeof(line) - n,
+                          "\"client\":\"%.*s\",\"status\":%d,\"end\":\"refused: %s\"}\n", (int)len,
+                          address, status, why);
+    gather(w, line, n);
+}
+
+void gw_log_flush(struct gw_worker *w)
+{
+    size_t at = 0;
+
+    while (at < w->log_len) {
+        ssize_t n = write(w->gw->log->fd, w->log_buf + at, w->log_len - at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break; /* a full disk must not stop the edge */
+        at += (size_t)n;
+    }
+    w->log_len = 0;
+}

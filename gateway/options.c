@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/options.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const unsigned char mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+
+static int parse_cidr(const char *text, struct gw_cidr *out)
+{
+    char host[64];
+    const char *slash = strchr(text, '/');
+    size_t n = slash != NULL ? (size_t)(slash - text) : strlen(text);
+    unsigned max = 128, bits;
+
+    if (n >= sizeof(host))
+        return -EINVAL;
+    memcpy(host, text, n);
+    host[n] = '\0';
+    if (inet_pton(AF_INET, host, out->address + 12) == 1) {
+        memcpy(out->address, mapped_prefix, 12);
+        max = 32;
+    } else if (inet_pton(AF_INET6, host, out->address) != 1) {
+        return -EINVAL;
+    }
+    bits = slash != NULL ? (unsigned)strtoul(slash + 1, NULL, 10) : max;
+    if (bits > max)
+        return -EINVAL;
+    out->bits = bits + (128 - max);
+    return 0;
+}
+
+static bool in_cidr(const struct gw_cidr *c, const unsigned char *address)
+{
+    unsigned whole = c->bits / 8, rest = c->bits % 8;
+
+    if (memcmp(c->address, address, whole) != 0)
+        return false;
+    return rest == 0 || ((c->address[whole] ^ address[whole]) >> (8 - rest)) == 0;
+}
+
+bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer)
+{
+    unsigned char address[16];
+
+    if (o->n_trusted == 0)
+        return false;
+    if (peer->sa_family == AF_INET) {
+        memcpy(address, mapped_prefix, 12);
+        memcpy(address + 12, &((const struct sockaddr_in *)peer)->sin_addr, 4);
+    } else if (peer->sa_family == AF_INET6) {
+        memcpy(address, &((const struct sockaddr_in6 *)peer)->sin6_addr, 16);
+    } else {
+        return false;
+    }
+    for (size_t i = 0; i < o->n_trusted; i++)
+        if (in_cidr(&o->trusted[i], address))
+            return true;
+    return false;
+}
+
+static int take_list(const struct tr_config *config, const char *name, char ***out, size_t *n_out)
+{
+    size_t n = tr_config_list_len(config, name);
+
+    *out = calloc(n + 1, sizeof(char *));
+    if (*out == NULL)
+        return -ENOMEM;
+    for (size_t i = 0; i < n; i++)
+        (*out)[i] = (char *)tr_config_list_get(config, name, i);
+    *n_out = n;
+    return 0;
+}
+
+static int take_trusted(struct gw_options *o, const struct tr_config *config, struct err *err)
+{
+    const char *name = "gateway.trusted_proxies";
+    size_t n = tr_config_list_len(config, name);
+
+    o->trusted = calloc(n + 1, sizeof(*o->trusted));
+    if (o->trusted == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        const char *text = tr_config_list_get(config, name, i);
+
+        if (parse_cidr(text, &o->trusted[i]) != 0)
+            return tr_err_set(err, -EINVAL, "%s: \"%s\" is not ADDRESS or ADDRESS/BITS", name,
+                              text);
+    }
+    o->n_trusted = n;
+    return 0;
+}
+
+static void lower(char *s)
+{
+    for (; *s != '\0'; s++)
+        if (*s >= 'A' && *s <= 'Z')
+            *s = (char)(*s + ('a' - 'A'));
+}
+
+static void take_names(struct gw_options *o, const struct tr_config *config)
+{
+    const char *preview = tr_config_str(config, "preview_domain");
+    const char *run_dir = tr_config_str(config, "run_dir");
+    const char *redis = tr_config_str(config, "redis.url");
+
+    snprintf(o->domain, sizeof(o->domain), "%s", tr_config_str(config, "domain"));
+    lower(o->domain);
+    if (preview[0] != '\0')
+        snprintf(o->preview_domain, sizeof(o->preview_domain), "%s", preview);
+    else
+        snprintf(o->preview_domain, sizeof(o->preview_domain), "preview.%s", o->domain);
+    lower(o->preview_domain);
+    if (redis[0] != '\0')
+        snprintf(o->redis_url, sizeof(o->redis_url), "%s", redis);
+    else
+        snprintf(o->redis_url, sizeof(o->redis_url), "unix:%s/redis.sock", run_dir);
+    snprintf(o->edge_socket, sizeof(o->edge_socket), "%s/edge.sock", run_dir);
+    snprintf(o->access_log, sizeof(o->access_log), "%s",
+             tr_config_str(config, "gateway.access_log"));
+}
+
+int gw_options_init(struct gw_options *o, const struct tr_config *config, struct err *err)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+
+    memset(o, 0, sizeof(*o));
+    take_names(o, config);
+    o->user = tr_config_str(config, "gateway.user");
+    o->certificate = tr_config_str(config, "gateway.tls_certificate");
+    o->key = tr_config_str(config, "gateway.tls_key");
+    o->metrics = tr_config_str(config, "gateway.metrics");
+    o->n_workers = (unsigned)tr_config_int(config, "gateway.workers");
+    if (o->n_workers == 0)
+        o->n_workers = cores > 0 ? (unsigned)cores : 1;
+    o->max_connections = (unsigned)tr_config_int(config, "gateway.max_connections");
+    o->limits.head_bytes = (size_t)tr_config_int(config, "gateway.max_head_bytes");
+    o->limits.n_fields = (size_t)tr_config_int(config, "gateway.max_header_count");
+    o->head_timeout_ms = (uint64_t)tr_config_int(config, "gateway.head_timeout_ms");
+    o->idle_timeout_ms = (uint64_t)tr_config_int(config, "gateway.idle_timeout_ms");
+    o->connect_timeout_ms = (uint64_t)tr_config_int(config, "gateway.connect_timeout_ms");
+    o->answer_timeout_ms = (uint64_t)tr_config_int(config, "gateway.answer_timeout_ms");
+    o->body_idle_timeout_ms = (uint64_t)tr_config_int(config, "gateway.body_idle_timeout_ms");
+    o->tunnel_idle_ms = (uint64_t)tr_config_int(config, "gateway.tunnel_idle_ms");
+    o->drain_ms = (uint64_t)tr_config_int(config, "gateway.drain_ms");
+    if (take_list(config, "gateway.http", &o->http, &o->n_http) != 0 ||
+        take_list(config, "gateway.https", &o->https, &o->n_https) != 0)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    if (o->n_http + o->n_https == 0)
+        return tr_err_set(err, -EINVAL,
+                          "gateway.http and gateway.https are both empty: nothing to listen on");
+    if (o->n_https > 0 && (o->certificate[0] == '\0' || o->key[0] == '\0'))
+        return tr_err_set(err, -EINVAL,
+                          "gateway.https needs gateway.tls_certificate and gateway.tls_key");
+    return take_trusted(o, config, err);
+}
+
+void gw_options_fini(struct gw_options *o)
+{
+    free(o->http);
+    free(o->https);
+    free(o->trusted);
+    memset(o, 0, sizeof(*o));
+}

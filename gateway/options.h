@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* What the gateway takes from the configuration. */
+#ifndef GATEWAY_OPTIONS_H
+#define GATEWAY_OPTIONS_H
+
+#include <sys/socket.h>
+#include "gateway/http1.h"
+#include "transom/config.h"
+
+/* An address block whose X-Forwarded-* are believed. IPv4 is held as ::ffff:0:0/96. */
+struct gw_cidr {
+    unsigned char address[16];
+    unsigned bits;
+};
+
+struct gw_options {
+    char domain[256];
+    char preview_domain[256];
+    char redis_url[512];
+    char edge_socket[128]; /* of the manager */
+    char access_log[1024]; /* "": none, "-": standard error */
+    const char *user;
+    const char *certificate, *key;
+    char **http, **https; /* listeners; owned */
+    size_t n_http, n_https;
+    const char *metrics;
+    struct gw_cidr *trusted;
+    size_t n_trusted;
+    unsigned n_workers;
+    unsigned max_connections;
+    struct gw_http1_limits limits;
+    uint64_t head_timeout_ms, idle_timeout_ms, connect_timeout_ms, answer_timeout_ms;
+    uint64_t body_idle_timeout_ms, tunnel_idle_ms, drain_ms;
+};
+
+/* Strings are borrowed from the configuration, which must outlive the options. Returns 0 or a
+ * fault that names the option. */
+TR_MUST_CHECK int gw_options_init(struct gw_options *o, const struct tr_config *config,
+                                  struct err *err);
+void gw_options_fini(struct gw_options *o);
+
+/* Is this peer one of the trusted proxies? */
+bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* A worker's connections to machines, by label and instance. Idle ones are reused last in, first
+ * out: the warmest connection serves, and surplus ones age out. */
+#ifndef GATEWAY_POOL_H
+#define GATEWAY_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "transom/err.h"
+#include "transom/state.h"
+
+struct gw_upstream;
+struct gw_tunnel;
+
+/* The connections to one machine. Exists while there are any. */
+struct gw_upstream_set {
+    struct gw_upstream_set *hash_next;
+    char label[TR_LABEL_LEN + 1];
+    uint64_t instance;
+    struct gw_upstream *idle, *busy; /* idle: newest first */
+    struct gw_tunnel *tunnels;
+    unsigned n_idle, n; /* n: all members, tunnels included */
+};
+
+struct gw_pool {
+    struct gw_upstream_set **buckets;
+    size_t n_buckets, n_sets;
+    unsigned n_idle;
+};
+
+TR_MUST_CHECK int gw_pool_init(struct gw_pool *pool);
+void gw_pool_fini(struct gw_pool *pool);
+/* NULL when there is none. */
+struct gw_upstream_set *gw_pool_find(struct gw_pool *pool, const char *label, uint64_t instance);
+/* Find or create; NULL when there is no memory. A fresh set has no members: add one, or drop it. */
+struct gw_upstream_set *gw_pool_get(struct gw_pool *pool, const char *label, uint64_t instance);
+/* Frees the set if it has no members. */
+void gw_pool_drop(struct gw_pool *pool, struct gw_upstream_set *set);
+/* Any set of the label with another instance than keep (0: any); NULL when there is none. */
+struct gw_upstream_set *gw_pool_other(struct gw_pool *pool, const char *label, uint64_t keep);
+
+#endif

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* Stages: descriptor limit -> user -> capabilities -> no new privileges -> system call filter. */
+#include "gateway/privileges.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <seccomp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+void gw_raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static int become(const char *user, struct err *err)
+{
+    struct passwd *pw;
+    uid_t uid;
+    gid_t gid;
+    char *end;
+
+    errno = 0;
+    pw = getpwnam(user);
+    if (pw != NULL) {
+        uid = pw->pw_uid;
+        gid = pw->pw_gid;
+    } else {
+        uid = (uid_t)strtoul(user, &end, 10);
+        gid = (gid_t)uid;
+        if (*user == '\0' || *end != '\0')
+            return tr_err_set(err, -ENOENT, "gateway.user: there is no user \"%s\"", user);
+    }
+    if (geteuid() != 0) {
+        if (geteuid() == uid)
+            return 0;
+        return tr_err_set(err, -EPERM, "gateway.user: only root can become \"%s\"", user);
+    }
+    if (pw != NULL ? initgroups(user, gid) != 0 : setgroups(0, NULL) != 0)
+        return tr_err_set(err, -errno, "gateway.user: groups of \"%s\": %s", user, strerror(errno));
+    if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)
+        return tr_err_set(err, -errno, "gateway.user: \"%s\": %s", user, strerror(errno));
+    return 0;
+}
+
+static int drop_capabilities(struct err *err)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct none[2];
+
+    memset(none, 0, sizeof(none));
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++) /* fails without CAP_SETPCAP: then harmless */
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (syscall(SYS_capset, &header, none) != 0)
+        return tr_err_set(err, -errno, "dropping capabilities: %s", strerror(errno));
+    return 0;
+}
+
+/* The system calls that remain. Anything else ends the call with EPERM, which shows in a log; what
+ * could start another program or look at another process is not among them. */
+static const int allowed[] = {
+    /* the loops: libh2o's and libuv's */
+    SCMP_SYS(epoll_create1),
+    SCMP_SYS(epoll_create),
+    SCMP_SYS(epoll_ctl),
+    SCMP_SYS(epoll_wait),
+    SCMP_SYS(epoll_pwait),
+    SCMP_SYS(eventfd2),
+    SCMP_SYS(poll),
+    SCMP_SYS(ppoll),
+    SCMP_SYS(pipe2),
+    SCMP_SYS(io_uring_setup), /* libuv asks whether there is one; it may be told no by the kernel */
+    /* connections */
+    SCMP_SYS(accept4),
+    SCMP_SYS(bind),
+    SCMP_SYS(connect),
+    SCMP_SYS(getpeername),
+    SCMP_SYS(getsockname),
+    SCMP_SYS(getsockopt),
+    SCMP_SYS(setsockopt),
+    SCMP_SYS(listen),
+    SCMP_SYS(shutdown),
+    SCMP_SYS(sendto),
+    SCMP_SYS(sendmsg),
+    SCMP_SYS(sendmmsg),
+    SCMP_SYS(recvfrom),
+    SCMP_SYS(recvmsg),
+    SCMP_SYS(read),
+    SCMP_SYS(readv),
+    SCMP_SYS(write),
+    SCMP_SYS(writev),
+    SCMP_SYS(close),
+    SCMP_SYS(fcntl),
+    SCMP_SYS(ioctl),
+    SCMP_SYS(dup),
+    SCMP_SYS(dup3),
+    SCMP_SYS(lseek),
+    /* files read by the resolver for Redis by name (opening is restricted below) */
+    SCMP_SYS(newfstatat),
+    SCMP_SYS(fstat),
+    SCMP_SYS(stat),
+    SCMP_SYS(statx),
+    SCMP_SYS(access),
+    SCMP_SYS(faccessat),
+    SCMP_SYS(pread64),
+    /* memory */
+    SCMP_SYS(brk),
+    SCMP_SYS(mmap),
+    SCMP_SYS(munmap),
+    SCMP_SYS(mremap),
+    SCMP_SYS(mprotect),
+    SCMP_SYS(madvise),
+    /* threads, not processes: clone is restricted below, clone3 says ENOSYS */
+    SCMP_SYS(futex),
+    SCMP_SYS(set_robust_list),
+    SCMP_SYS(get_robust_list),
+    SCMP_SYS(rseq),
+    SCMP_SYS(sched_yield),
+    SCMP_SYS(sched_getaffinity),
+    SCMP_SYS(gettid),
+    SCMP_SYS(getpid),
+    SCMP_SYS(set_tid_address),
+    SCMP_SYS(prctl),
+    SCMP_SYS(exit),
+    SCMP_SYS(exit_group),
+    SCMP_SYS(membarrier),
+    /* signals to ourselves: tgkill is restricted below */
+    SCMP_SYS(rt_sigaction),
+    SCMP_SYS(rt_sigprocmask),
+    SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(sigaltstack),
+    SCMP_SYS(restart_syscall),
+    /* time, randomness, who we are */
+    SCMP_SYS(clock_gettime),
+    SCMP_SYS(clock_getres),
+    SCMP_SYS(clock_nanosleep),
+    SCMP_SYS(nanosleep),
+    SCMP_SYS(gettimeofday),
+    SCMP_SYS(time),
+    SCMP_SYS(getrandom),
+    SCMP_SYS(getuid),
+    SCMP_SYS(geteuid),
+    SCMP_SYS(getgid),
+    SCMP_SYS(getegid),
+    SCMP_SYS(uname),
+    SCMP_SYS(getrusage),
+    SCMP_SYS(prlimit64),
+    SCMP_SYS(sysinfo),
+};
+
+static int add_restricted(scmp_filter_ctx filter)
+{
+    int r;
+
+    /* reading only */
+    r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+                         SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT, O_RDONLY));
+    /* threads share memory; a fork would not */
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+                             SCMP_A0(SCMP_CMP_MASKED_EQ, 0x00010100, 0x00010100));
+    /* its flags lie in memory, where a filter cannot look: glibc then uses clone */
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    /* abort() */
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
+                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+    /* sockets of the kinds that are used; netlink is the resolver's */
+    for (int i = 0; i < 4; i++) {
+        static const int families[4] = {AF_INET, AF_INET6, AF_UNIX, AF_NETLINK};
+
+        if (r == 0)
+            r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
+                                 SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]));
+    }
+    return r;
+}
+
+static int filter_calls(struct err *err)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    int r = filter != NULL ? 0 : -ENOMEM;
+
+    for (size_t i = 0; r == 0 && i < sizeof(allowed) / sizeof(allowed[0]); i++)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, allowed[i], 0);
+    if (r == 0)
+        r = add_restricted(filter);
+    if (r == 0)
+        r = seccomp_load(filter);
+    if (filter != NULL)
+        seccomp_release(filter);
+    return r == 0 ? 0 : tr_err_set(err, r, "system call filter: %s", strerror(-r));
+}
+
+int gw_drop_privileges(const char *user, char *what, size_t what_len, struct err *err)
+{
+    bool root;
+    int r = 0;
+
+    if (user[0] != '\0')
+        r = become(user, err);
+    if (r == 0)
+        r = drop_capabilities(err);
+    if (r != 0)
+        return r;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return tr_err_set(err, -errno, "no_new_privs: %s", strerror(errno));
+    root = geteuid() == 0;
+    if (!SANITIZED) /* a sanitizer's run-time reads /proc, forks and traces at will */
+        r = filter_calls(err);
+    snprintf(what, what_len, "uid %u, no capabilities, system calls %s%s", (unsigned)geteuid(),
+             SANITIZED ? "NOT filtered (sanitizer build)" : "filtered",
+             root ? "; still root's files: set gateway.user" : "");
+    return r;
+}

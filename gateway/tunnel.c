@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Each direction: read into the loop's scratch, write what the other end takes, keep the rest and
+ * stop reading until it has gone. An end that shuts down is passed on after its last byte; the
+ * tunnel lives until both have. */
+#include "gateway/tunnel.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "gateway/log.h"
+#include "gateway/worker.h"
+
+struct way {
+    struct gw_buf *left; /* read, not yet taken by the other end */
+    bool eof;            /* the source will send no more */
+    bool shut;           /* and the other end was told */
+    uint64_t bytes;
+};
+
+struct gw_tunnel {
+    struct gw_sock client, app;
+    struct gw_worker *w;
+    struct gw_upstream_set *set;
+    struct gw_tunnel *prev, *next;         /* of the worker */
+    struct gw_tunnel *set_prev, *set_next; /* of the set */
+    struct gw_timer timer;
+    struct way up, down; /* client to app, app to client */
+    char *note;          /* for the log, or NULL */
+    uint64_t start_ms;
+};
+
+static void on_client_read(struct gw_sock *sock);
+static void on_app_read(struct gw_sock *sock);
+static void on_client_write(struct gw_sock *sock);
+static void on_app_write(struct gw_sock *sock);
+
+size_t gw_tunnel_size(void)
+{
+    return sizeof(struct gw_tunnel);
+}
+
+static struct gw_tunnel *of_client(struct gw_sock *sock)
+{
+    return (struct gw_tunnel *)((char *)sock - offsetof(struct gw_tunnel, client));
+}
+
+static struct gw_tunnel *of_app(struct gw_sock *sock)
+{
+    return (struct gw_tunnel *)((char *)sock - offsetof(struct gw_tunnel, app));
+}
+
+static void unlink_tunnel(struct gw_tunnel *t)
+{
+    if (t->next != NULL)
+        t->next->prev = t->prev;
+    if (t->prev != NULL)
+        t->prev->next = t->next;
+    else
+        t->w->tunnels = t->next;
+    if (t->set_next != NULL)
+        t->set_next->set_prev = t->set_prev;
+    if (t->set_prev != NULL)
+        t->set_prev->set_next = t->set_next;
+    else
+        t->set->tunnels = t->set_next;
+}
+
+static void link_tunnel(struct gw_tunnel *t)
+{
+    t->next = t->w->tunnels;
+    if (t->next != NULL)
+        t->next->prev = t;
+    t->w->tunnels = t;
+    t->set_next = t->set->tunnels;
+    if (t->set_next != NULL)
+        t->set_next->set_prev = t;
+    t->set->tunnels = t;
+}
+
+static void end(struct gw_tunnel *t, const char *why, bool reset)
+{
+    struct gw_worker *w = t->w;
+
+    gw_log_tunnel(w, t->note, t->up.bytes, t->down.bytes, t->start_ms, why);
+    gw_timer_stop(&t->timer);
+    if (reset) {
+        gw_sock_reset(&t->client);
+        gw_sock_reset(&t->app);
+    } else {
+        gw_sock_close(&t->client);
+        gw_sock_close(&t->app);
+    }
+    gw_buf_put(&w->bufs, t->up.left);
+    gw_buf_put(&w->bufs, t->down.left);
+    unlink_tunnel(t);
+    t->set->n--;
+    gw_pool_drop(&w->pool, t->set);
+    gw_count(&w->stats.bytes_in, t->up.bytes);
+    gw_count(&w->stats.bytes_out, t->down.bytes);
+    gw_gauge(&w->stats.open_tunnels, -1);
+    gw_gauge(&w->stats.connections, -1);
+    atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+    free(t);
+}
+
+void gw_tunnel_close(struct gw_tunnel *t, const char *why)
+{
+    end(t, why, false);
+}
+
+static void on_timeout(struct gw_timer *timer)
+{
+    end((struct gw_tunnel *)((char *)timer - offsetof(struct gw_tunnel, timer)), "idle", false);
+}
+
+static void touch(struct gw_tunnel *t)
+{
+    /* An end that is gone altogether looks like one that only shut down. */
+    struct gw_timeout *limit = t->up.eof || t->down.eof ? &t->w->t_body : &t->w->t_tunnel;
+
+    gw_timer_start(limit, &t->timer, on_timeout);
+}
+
+/* The source of a direction has ended and all its bytes have left: tell the other end. Returns
+ * false when that was the tunnel's end. */
+static bool pass_eof(struct gw_tunnel *t, struct way *way, struct gw_sock *to)
+{
+    if (!way->eof || way->left != NULL || way->shut)
+        return true;
+    way->shut = true;
+    if (t->up.shut && t->down.shut) {
+        end(t, "done", false);
+        return false;
+    }
+    gw_sock_shutdown(to);
+    return true;
+}
+
+/* Write what is left of a direction. Returns false when the tunnel is gone. */
+static bool drain(struct gw_tunnel *t, struct way *way, struct gw_sock *to, gw_sock_cb on_write)
+{
+    while (way->left != NULL) {
+        struct iovec iov = {gw_buf_begin(way->left), way->left->len};
+        ssize_t n = gw_sock_writev(to, &iov, 1);
+
+        if (n < 0) {
+            end(t, "reset", true);
+            return false;
+        }
+        if (n == 0) {
+            gw_sock_write_start(to, on_write);
+            return true;
+        }
+        way->bytes += (uint64_t)n;
+        gw_buf_consume(&t->w->bufs, &way->left, (size_t)n);
+    }
+    if (gw_sock_has_unsent(to))
+        gw_sock_write_start(to, on_write);
+    return true;
+}
+
+static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, struct gw_sock *to,
+                    gw_sock_cb on_write)
+{
+    char *p = gw_loop_scratch(t->w->loop), *room;
+    ssize_t n = gw_sock_read(from, p, GW_SCRATCH_LEN), sent;
+    struct iovec iov;
+
+    if (n == UV_EAGAIN)
+        return;
+    if (n < 0) {
+        end(t, "reset", true);
+        return;
+    }
+    touch(t);
+    if (n == 0) {
+        way->eof = true;
+        gw_sock_read_stop(from);
+        touch(t);
+        pass_eof(t, way, to);
+        return;
+    }
+    iov.iov_base = p;
+    iov.iov_len = (size_t)n;
+    sent = gw_sock_writev(to, &iov, 1);
+    if (sent < 0) {
+        end(t, "reset", true);
+        return;
+    }
+    way->bytes += (uint64_t)sent;
+    if (sent < n) {
+        room = gw_buf_room(&t->w->bufs, &way->left, (size_t)(n - sent));
+        if (room == NULL) {
+            end(t, "no memory", true);
+            return;
+        }
+        memcpy(room, p + sent, (size_t)(n - sent));
+        way->left->len = (uint32_t)(n - sent);
+        gw_sock_read_stop(from);
+    }
+    if (sent < n || gw_sock_has_unsent(to))
+        gw_sock_write_start(to, on_write);
+}
+
+static void on_writable(struct gw_tunnel *t, struct way *way, struct gw_sock *from,
+                        struct gw_sock *to, gw_sock_cb read_cb, gw_sock_cb write_cb)
+{
+    touch(t);
+    if (!drain(t, way, to, write_cb) || !pass_eof(t, way, to))
+        return;
+    if (way->left == NULL && !way->eof && !gw_sock_is_reading(from))
+        gw_sock_read_start(from, read_cb);
+}
+
+static void on_client_read(struct gw_sock *sock)
+{
+    struct gw_tunnel *t = of_client(sock);
+
+    on_read(t, &t->up, &t->client, &t->app, on_app_write);
+}
+
+static void on_app_read(struct gw_sock *sock)
+{
+    struct gw_tunnel *t = of_app(sock);
+
+    on_read(t, &t->down, &t->app, &t->client, on_client_write);
+}
+
+static void on_client_write(struct gw_sock *sock)
+{
+    struct gw_tunnel *t = of_client(sock);
+
+    on_writable(t, &t->down, &t->app, &t->client, on_app_read, on_client_write);
+}
+
+static void on_app_write(struct gw_sock *sock)
+{
+    struct gw_tunnel *t = of_app(sock);
+
+    on_writable(t, &t->up, &t->client, &t->app, on_client_read, on_app_write);
+}
+
+/* unsent goes to this end before what the other end has sent already. */
+static int join(struct gw_bufs *bufs, struct gw_buf **unsent, struct gw_buf *received)
+{
+    char *room;
+
+    if (received == NULL)
+        return 0;
+    if (*unsent == NULL) {
+        *unsent = received;
+        return 0;
+    }
+    room = gw_buf_room(bufs, unsent, received->len);
+    if (room != NULL) {
+        memcpy(room, gw_buf_begin(received), received->len);
+        (*unsent)->len += received->len;
+    }
+    gw_buf_put(bufs, received);
+    return room != NULL ? 0 : UV_ENOMEM;
+}
+
+void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct gw_tunnel_end *app,
+                     struct gw_upstream_set *set, struct gw_exchange *x)
+{
+    struct gw_tunnel *t = calloc(1, sizeof(*t));
+    int r = join(&w->bufs, &client->unsent, app->received);
+
+    if (r == 0)
+        r = join(&w->bufs, &app->unsent, client->received);
+    if (t == NULL || r != 0) {
+        free(t);
+        gw_sock_reset(&client->sock);
+        gw_sock_reset(&app->sock);
+        gw_buf_put(&w->bufs, client->unsent);
+        gw_buf_put(&w->bufs, app->unsent);
+        set->n--;
+        gw_pool_drop(&w->pool, set);
+        atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+        gw_exchange_upgraded(x);
+        return;
+    }
+    t->w = w;
+    t->set = set;
+    t->start_ms = x->start_ms;
+    t->note = gw_log_take_note(x);
+    gw_exchange_upgraded(x);
+    gw_sock_move(&client->sock, &t->client);
+    gw_sock_move(&app->sock, &t->app);
+    t->down.left = client->unsent;
+    t->up.left = app->unsent;
+    t->up.eof = client->eof;
+    t->down.eof = app->eof;
+    link_tunnel(t);
+    gw_count(&w->stats.tunnels, 1);
+    gw_gauge(&w->stats.open_tunnels, 1);
+    gw_gauge(&w->stats.connections, 1);
+    touch(t);
+    if (!drain(t, &t->down, &t->client, on_client_write) || !pass_eof(t, &t->down, &t->client) ||
+        !drain(t, &t->up, &t->app, on_app_write) || !pass_eof(t, &t->up, &t->app))
+        return;
+    if (t->up.left == NULL && !t->up.eof)
+        gw_sock_read_start(&t->client, on_client_read);
+    if (t->down.left == NULL && !t->down.eof)
+        gw_sock_read_start(&t->app, on_app_read);
+}

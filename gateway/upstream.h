@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* An HTTP/1 connection to a machine: the back half of an exchange, or idle in the pool. */
+#ifndef GATEWAY_UPSTREAM_H
+#define GATEWAY_UPSTREAM_H
+
+#include "gateway/exchange.h"
+
+struct gw_upstream_set;
+
+/* Send the request to x->route. Failures come as gw_exchange_back_failed(), which may run before
+ * this returns. */
+void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
+                       const struct sockaddr *peer);
+/* The machine is gone: everything that still talks to it ends. */
+void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set);
+
+/* At the worker's end. */
+void gw_upstream_close_all(struct gw_worker *w);
+
+/* Build the head that goes upstream. Returns a buffer or NULL when there is no memory. */
+struct gw_buf *gw_upstream_head(struct gw_worker *w, const struct gw_request *req,
+                                const struct sockaddr *peer, bool tls);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+#include "gateway/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uv.h>
+
+#include "gateway/client.h"
+#include "gateway/listener.h"
+#include "gateway/log.h"
+#include "gateway/manager.h"
+#include "gateway/tunnel.h"
+#include "gateway/upstream.h"
+#include "transom/log.h"
+
+#define TURN_MAX_MS 1000
+#define MAIL_MAX    65536 /* more waiting notices than that: the worker is stuck, not slow */
+
+static void deliver(struct gw_worker *w, const struct gw_notice *n)
+{
+    struct gw_upstream_set *set;
+
+    while ((set = gw_pool_other(&w->pool, n->label, n->keep_instance)) != NULL)
+        gw_upstream_set_gone(w, set);
+}
+
+static void begin_drain(struct gw_worker *w)
+{
+    if (w->draining)
+        return;
+    w->draining = true;
+    w->drain_until = gw_loop_now(w->loop) + w->opt->drain_ms;
+    gw_listeners_close(w);
+    for (struct gw_client *c = w->clients, *next; c != NULL; c = next) {
+        next = c->next;
+        gw_client_drain(c);
+    }
+}
+
+static void on_wake(void *arg)
+{
+    struct gw_worker *w = arg;
+    struct gw_notice *mail;
+    size_t n;
+    bool stop;
+
+    pthread_mutex_lock(&w->mail_lock);
+    mail = w->mail;
+    n = w->n_mail;
+    w->mail = NULL;
+    w->n_mail = w->mail_cap = 0;
+    stop = w->stop_asked;
+    pthread_mutex_unlock(&w->mail_lock);
+    for (size_t i = 0; i < n; i++)
+        deliver(w, &mail[i]);
+    free(mail);
+    if (stop)
+        begin_drain(w);
+}
+
+static void *run(void *arg)
+{
+    struct gw_worker *w = arg;
+    char name[16];
+
+    snprintf(name, sizeof(name), "worker-%u", w->index);
+    pthread_setname_np(pthread_self(), name);
+    gw_listeners_start(w);
+    while (!w->draining || w->clients != NULL || w->tunnels != NULL) {
+        if (w->draining && gw_loop_now(w->loop) >= w->drain_until)
+            break;
+        gw_loop_run(w->loop, w->draining ? 50 : TURN_MAX_MS);
+        if (w->log_len > 0)
+            gw_log_flush(w);
+    }
+    while (w->clients != NULL)
+        gw_client_close(w->clients);
+    while (w->tunnels != NULL)
+        gw_tunnel_close(w->tunnels, "gateway stopped");
+    gw_upstream_close_all(w);
+    gw_manager_close(w);
+    if (w->log_len > 0)
+        gw_log_flush(w);
+    return NULL;
+}
+
+int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index)
+{
+    const struct gw_options *o = gw->opt;
+    int r;
+
+    memset(w, 0, sizeof(*w));
+    w->gw = gw;
+    w->opt = o;
+    w->index = index;
+    pthread_mutex_init(&w->mail_lock, NULL);
+    w->fields = calloc(o->limits.n_fields, sizeof(struct gw_field));
+    if (w->fields == NULL)
+        return UV_ENOMEM;
+    r = gw_pool_init(&w->pool);
+    if (r == 0)
+        r = gw_loop_new(&w->loop);
+    if (r != 0)
+        return r;
+    gw_timeout_init(w->loop, &w->t_head, o->head_timeout_ms);
+    gw_timeout_init(w->loop, &w->t_idle, o->idle_timeout_ms);
+    gw_timeout_init(w->loop, &w->t_connect, o->connect_timeout_ms);
+    gw_timeout_init(w->loop, &w->t_answer, o->answer_timeout_ms);
+    gw_timeout_init(w->loop, &w->t_body, o->body_idle_timeout_ms);
+    gw_timeout_init(w->loop, &w->t_tunnel, o->tunnel_idle_ms);
+    gw_timeout_init(w->loop, &w->t_linger, 2000);
+    gw_timeout_init(w->loop, &w->t_half, 1000);
+    /* Below the 5 s after which Node closes its own side. */
+    gw_timeout_init(w->loop, &w->t_pool, 4000);
+    gw_timeout_init(w->loop, &w->t_retry, 100);
+    gw_timeout_init(w->loop, &w->t_accept, 100);
+    gw_loop_on_wake(w->loop, on_wake, w);
+    return 0;
+}
+
+int gw_worker_start(struct gw_worker *w)
+{
+    int r;
+
+    w->started = true;
+    r = pthread_create(&w->thread, NULL, run, w);
+    if (r != 0)
+        w->started = false;
+    return -r;
+}
+
+void gw_worker_notify(struct gw_worker *w, const struct gw_notice *notice)
+{
+    bool full;
+
+    pthread_mutex_lock(&w->mail_lock);
+    if (w->n_mail == w->mail_cap && w->mail_cap < MAIL_MAX) {
+        size_t cap = w->mail_cap == 0 ? 64 : w->mail_cap * 2;
+        struct gw_notice *mail = realloc(w->mail, cap * sizeof(*mail));
+
+        if (mail != NULL) {
+            w->mail = mail;
+            w->mail_cap = cap;
+        }
+    }
+    full = w->n_mail == w->mail_cap;
+    if (!full)
+        w->mail[w->n_mail++] = *notice;
+    pthread_mutex_unlock(&w->mail_lock);
+    if (full)
+        log_warn("worker %u is behind: connections to %s may outlive its machine", w->index,
+                 notice->label);
+    gw_loop_wake(w->loop);
+}
+
+void gw_worker_stop(struct gw_worker *w)
+{
+    pthread_mutex_lock(&w->mail_lock);
+    w->stop_asked = true;
+    pthread_mutex_unlock(&w->mail_lock);
+    gw_loop_wake(w->loop);
+}
+
+void gw_worker_join(struct gw_worker *w)
+{
+    if (w->started)
+        pthread_join(w->thread, NULL);
+    w->started = false;
+}
+
+void gw_worker_fini(struct gw_worker *w)
+{
+    if (w->loop != NULL) {
+        gw_listeners_close(w);
+        gw_loop_free(w->loop);
+        gw_pool_fini(&w->pool);
+    }
+    while (w->free_exchanges != NULL) {
+        struct gw_exchange *next = w->free_exchanges->next_free;
+
+        free(w->free_exchanges);
+        w->free_exchanges = next;
+    }
+    gw_bufs_fini(&w->bufs);
+    free(w->fields);
+    free(w->log_buf);
+    free(w->mail);
+    pthread_mutex_destroy(&w->mail_lock);
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* A worker: one thread, one loop, its own listeners, connections and pool. Workers share the route
+ * table, the TLS context and nothing else. */
+#ifndef GATEWAY_WORKER_H
+#define GATEWAY_WORKER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "gateway/buf.h"
+#include "gateway/options.h"
+#include "gateway/pool.h"
+#include "gateway/runtime.h"
+#include "gateway/table.h"
+
+struct gw_access_log;
+struct gw_client;
+struct gw_exchange;
+struct gw_listener;
+struct gw_manager;
+struct gw_tunnel;
+struct ssl_ctx_st;
+
+/* Figures, written by the worker alone and read by anybody. */
+struct gw_stats {
+    _Atomic uint64_t accepted, tls_failed, requests, bad_requests, bytes_in, bytes_out;
+    _Atomic uint64_t status[6]; /* 1xx .. 5xx; [0]: no response */
+    _Atomic uint64_t upstream_connects, upstream_reuses, upstream_retries, upstream_failures;
+    _Atomic uint64_t tunnels, pages;
+    _Atomic int64_t connections, open_tunnels, exchanges;
+};
+
+static inline void gw_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    /* One writer: no locked instruction needed. */
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+static inline void gw_gauge(_Atomic int64_t *gauge, int64_t n)
+{
+    atomic_store_explicit(gauge, atomic_load_explicit(gauge, memory_order_relaxed) + n,
+                          memory_order_relaxed);
+}
+
+/* A machine whose connections must not be used any more. */
+struct gw_notice {
+    char label[TR_LABEL_LEN + 1];
+    uint64_t keep_instance; /* connections of this one may stay; 0: of none */
+};
+
+struct gw_gateway {
+    const struct gw_options *opt;
+    struct gw_table *table;
+    struct ssl_ctx_st *tls; /* NULL: no HTTPS */
+    struct gw_access_log *log;
+    struct gw_worker *workers;
+    unsigned n_workers;
+    _Atomic unsigned n_connections; /* of all workers */
+};
+
+struct gw_worker {
+    struct gw_gateway *gw;
+    const struct gw_options *opt;
+    unsigned index;
+    pthread_t thread;
+    bool started;
+    struct gw_loop *loop;
+    struct gw_bufs bufs;
+    struct gw_field *fields; /* of the head being parsed; opt->limits.n_fields */
+    struct gw_exchange *free_exchanges;
+    struct gw_timeout t_head, t_idle, t_connect, t_answer, t_body, t_tunnel, t_linger, t_half;
+    struct gw_timeout t_pool, t_retry, t_accept;
+    struct gw_pool pool;
+    struct gw_manager *manager;
+    struct gw_listener *listeners;
+    struct gw_client *clients;
+    struct gw_tunnel *tunnels;
+    struct gw_stats stats;
+    char *log_buf; /* access log lines of this turn */
+    size_t log_len;
+
+    pthread_mutex_t mail_lock;
+    struct gw_notice *mail;
+    size_t n_mail, mail_cap;
+    bool stop_asked; /* under mail_lock */
+
+    bool draining;
+    uint64_t drain_until;
+};
+
+/* Create workers with their listeners (see listener.h) and start the threads. */
+TR_MUST_CHECK int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index);
+TR_MUST_CHECK int gw_worker_start(struct gw_worker *w);
+/* From any thread: connections to the label's other instances end. */
+void gw_worker_notify(struct gw_worker *w, const struct gw_notice *notice);
+/* From any thread: stop listening, end when idle or at the drain deadline. */
+void gw_worker_stop(struct gw_worker *w);
+void gw_worker_join(struct gw_worker *w);
+void gw_worker_fini(struct gw_worker *w);
+
+#endif
