@@ -81,7 +81,9 @@ struct tr_h2_options {
     uint32_t max_head_bytes;  /* header list of one head; 0: 64 KiB */
     size_t stream_high_water; /* queued bytes per stream at which tr_h2_write() says stop; 0: 256
                                  KiB */
-    bool connect_protocol;    /* server: offer extended CONNECT (RFC 8441) */
+    uint32_t write_stall_ms; /* h2_uv.h over a stream: a peer that takes no bytes for so long, while
+                                some wait, ends the connection (UV_ETIMEDOUT); 0: 30 s */
+    bool connect_protocol;   /* server: offer extended CONNECT (RFC 8441) */
 };
 
 /* Create a session; the peer's preface or ours is produced at the first tr_h2_writable().

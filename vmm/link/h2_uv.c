@@ -14,6 +14,7 @@
 #define READ_LEN    (64u << 10)
 #define WRITE_HIGH  (256u << 10) /* bytes in libuv's queue at which the session must wait */
 #define WRITE_LOW   (64u << 10)
+#define STALL_MS    30000
 #define LINGER_MS   1000 /* a last GOAWAY gets this long to leave */
 #define LAST_CHANCE 1    /* ms: one more turn of the loop before silence is believed */
 #define REASON_LEN  160
@@ -29,6 +30,9 @@ struct tr_h2_conn {
     void *arg;
     uv_idle_t pump;
     uv_timer_t timer; /* keepalive; after the end: linger */
+    uv_timer_t stall; /* runs while full (over a stream) */
+    uint64_t stall_ms;
+    size_t stall_queue; /* bytes that waited when it was started */
     uint64_t ping_ms, last_rx, ping_at;
     enum ping_state ping;
     int n_open;   /* handles whose on_handle_close is due */
@@ -70,6 +74,7 @@ static void close_handles(struct tr_h2_conn *c)
         uv_close((uv_handle_t *)c->stream, on_handle_close);
     uv_close((uv_handle_t *)&c->pump, on_handle_close);
     uv_close((uv_handle_t *)&c->timer, on_handle_close);
+    uv_close((uv_handle_t *)&c->stall, on_handle_close);
 }
 
 static void on_linger(uv_timer_t *timer)
@@ -88,6 +93,7 @@ static void on_over(struct tr_h2 *h2, int status, const char *reason, void *arg)
     tr_h2_free(h2);
     uv_idle_stop(&c->pump);
     uv_timer_stop(&c->timer);
+    uv_timer_stop(&c->stall);
     if (c->stream != NULL) {
         uv_read_stop(c->stream);
         if (c->n_writes > 0 && c->fault == 0 &&
@@ -120,8 +126,32 @@ static void on_write(uv_write_t *req, int status)
     }
     if (c->full && uv_stream_get_write_queue_size(c->stream) <= WRITE_LOW) {
         c->full = false;
+        uv_timer_stop(&c->stall);
         tr_h2_writable(c->h2);
     }
+}
+
+static void on_stall(uv_timer_t *timer);
+
+static void watch_stall(struct tr_h2_conn *c)
+{
+    c->stall_queue = uv_stream_get_write_queue_size(c->stream);
+    uv_timer_start(&c->stall, on_stall, c->stall_ms, 0);
+}
+
+/* A session cannot end as long as its last GOAWAY waits behind what the peer does not read. */
+static void on_stall(uv_timer_t *timer)
+{
+    struct tr_h2_conn *c = timer->data;
+
+    if (c->h2 == NULL || !c->full)
+        return;
+    if (uv_stream_get_write_queue_size(c->stream) < c->stall_queue) {
+        watch_stall(c);
+        return;
+    }
+    c->fault = UV_ETIMEDOUT;
+    tr_h2_abort(c->h2, UV_ETIMEDOUT, "the peer does not read");
 }
 
 static bool send_failed(struct tr_h2_conn *c, int status)
@@ -160,8 +190,12 @@ static bool send_stream(struct tr_h2_conn *c, const uint8_t *data, size_t len)
         return send_failed(c, r);
     }
     c->n_writes++;
-    c->full = uv_stream_get_write_queue_size(c->stream) >= WRITE_HIGH;
-    return !c->full;
+    if (uv_stream_get_write_queue_size(c->stream) < WRITE_HIGH)
+        return true;
+    if (!c->full)
+        watch_stall(c);
+    c->full = true;
+    return false;
 }
 
 static bool send_channel(struct tr_h2_conn *c, const uint8_t *data, size_t len)
@@ -298,6 +332,8 @@ static int conn_new(uv_loop_t *loop, bool server, const struct tr_h2_options *op
     c->arg = arg;
     c->ping_ms = ping_ms;
     c->last_rx = uv_now(loop);
+    c->stall_ms =
+        options != NULL && options->write_stall_ms != 0 ? options->write_stall_ms : STALL_MS;
     r = tr_h2_new(server, options, &h2_cbs, c, &c->h2);
     if (r != 0) {
         free(c);
@@ -310,10 +346,11 @@ static int conn_new(uv_loop_t *loop, bool server, const struct tr_h2_options *op
 /* Handles come last, since taking them back would need the loop. */
 static void start(struct tr_h2_conn *c)
 {
-    if (uv_idle_init(c->loop, &c->pump) != 0 || uv_timer_init(c->loop, &c->timer) != 0)
+    if (uv_idle_init(c->loop, &c->pump) != 0 || uv_timer_init(c->loop, &c->timer) != 0 ||
+        uv_timer_init(c->loop, &c->stall) != 0)
         abort(); /* cannot fail on Unix */
-    c->pump.data = c->timer.data = c;
-    c->n_open += 2;
+    c->pump.data = c->timer.data = c->stall.data = c;
+    c->n_open += 3;
     if (c->ping_ms > 0)
         uv_timer_start(&c->timer, on_keepalive, c->ping_ms, c->ping_ms);
     wake(c); /* the preface */
