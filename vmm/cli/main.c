@@ -116,7 +116,7 @@ static int connect_target(struct cli *cli, struct http_target *target, char *soc
 
 static int run_command(struct cli *cli, const struct cli_command *command, int argc, char **argv)
 {
-    char socket_path[256], key[KEY_MAX] = "";
+    static char socket_path[256], key[KEY_MAX]; // named by cli until the process ends
     struct http_target target = {0};
     int first = cli_parse_options(cli, command, argc, argv);
     int n = argc - first, status;
