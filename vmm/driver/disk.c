@@ -43,7 +43,7 @@ static int run_mke2fs(const char *path, char *text, size_t size)
     if (pid == 0) {
         if (dup2(out[1], 1) < 0 || dup2(out[1], 2) < 0)
             _exit(126);
-        (void)execvpe(argv[0], (char *const *)(uintptr_t)argv, child_environment);
+        (void)execvpe(argv[0], (char *const *)argv, child_environment);
         (void)dprintf(2, "cannot run mke2fs: %s (is e2fsprogs installed?)", strerror(errno));
         _exit(127);
     }

@@ -279,6 +279,18 @@ static void keep(int fd)
         (void)fcntl(fd, F_SETFD, 0);
 }
 
+/* When the host runs out of memory, a machine goes before the manager does. */
+static void prefer_as_victim(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (write(fd, "500", 3) != 3)
+        warn("machine process is no more likely than others to be killed for want of memory");
+    (void)close(fd);
+}
+
 /* Give everything up. After this there is nothing but the exec. */
 static int leave(const struct vm_spec *spec, struct qemu_places *p, const char *root,
                  struct err *err)
@@ -293,6 +305,7 @@ static int leave(const struct vm_spec *spec, struct qemu_places *p, const char *
     };
     bool inside;
 
+    prefer_as_victim();
     jail_namespaces(warn);
     inside = jail_enter_view(&view, warn);
     p->kernel = inside ? files[0].inside : spec->kernel;
@@ -302,56 +315,68 @@ static int leave(const struct vm_spec *spec, struct qemu_places *p, const char *
                             warn, err);
 }
 
-static int launch(struct vm_spec *spec, struct err *err)
+/* All that needs the manager's rights. */
+static int prepare(const struct vm_spec *spec, const char *root, struct qemu_places *p,
+                   struct err *err)
 {
-    struct qemu_places p = {.qmp_fd = -1,
-                            .agent_fd = -1,
-                            .root_fd = -1,
-                            .data_fd = -1,
-                            .data_read_fd = -1,
-                            .tap_fd = -1};
-    char program[PATH_MAX], root[PATH_MAX];
-    char **argv;
-    int dir_fd, r;
+    int dir_fd = -1;
+    int r = make_run_dir(spec, &dir_fd, err);
 
-    p.program = program;
-    (void)snprintf(root, sizeof(root), "%s/%s", spec->run_dir, MACHINE_ROOT);
-    r = vm_spec_check(spec, err);
-    if (r == 0)
-        r = find_program(spec->qemu, program, err);
-    if (r == 0)
-        r = make_run_dir(spec, &dir_fd, err);
     if (r == 0 && mkdir(root, 0700) != 0 && errno != EEXIST)
         r = tr_err_set(err, -errno, "machine folder %s: %s", root, strerror(errno));
     if (r == 0)
         r = limit_resources(spec, dir_fd, err);
     if (r == 0)
-        r = open_disks(spec, &p, err);
+        r = open_disks(spec, p, err);
     if (r == 0)
-        r = listen_at(dir_fd, MACHINE_QMP, &p.qmp_fd, err);
+        r = listen_at(dir_fd, MACHINE_QMP, &p->qmp_fd, err);
     if (r == 0)
-        r = listen_at(dir_fd, MACHINE_AGENT, &p.agent_fd, err);
+        r = listen_at(dir_fd, MACHINE_AGENT, &p->agent_fd, err);
     if (r == 0)
-        r = open_tap(spec, &p, err);
+        r = open_tap(spec, p, err);
+    return r;
+}
+
+static int become_qemu(const struct vm_spec *spec, const struct qemu_places *p, struct err *err)
+{
+    char **argv = qemu_args(spec, p);
+
+    if (argv == NULL)
+        return tr_err_set(err, UV_ENOMEM, "out of memory");
+    keep(p->qmp_fd);
+    keep(p->agent_fd);
+    keep(p->root_fd);
+    keep(p->data_fd);
+    keep(p->data_read_fd);
+    keep(p->tap_fd);
+    (void)execve(p->program, argv, child_environment);
+    (void)tr_err_set(err, -errno, "cannot run %s: %s", p->program, strerror(errno));
+    qemu_args_free(argv);
+    return err->code;
+}
+
+static int launch(struct vm_spec *spec, struct err *err)
+{
+    char program[PATH_MAX] = "", root[PATH_MAX];
+    struct qemu_places p = {.program = program,
+                            .qmp_fd = -1,
+                            .agent_fd = -1,
+                            .root_fd = -1,
+                            .data_fd = -1,
+                            .data_read_fd = -1,
+                            .tap_fd = -1};
+    int r = vm_spec_check(spec, err);
+
+    (void)snprintf(root, sizeof(root), "%s/%s", spec->run_dir, MACHINE_ROOT);
+    if (r == 0)
+        r = find_program(spec->qemu, program, err);
+    if (r == 0)
+        r = prepare(spec, root, &p, err);
     if (r == 0 && spec->accel == VM_ACCEL_TCG && spec->tsc_khz == 0)
         spec->tsc_khz = vm_tsc_khz(100);
     if (r == 0)
         r = leave(spec, &p, root, err);
-    argv = r == 0 ? qemu_args(spec, &p) : NULL;
-    if (r == 0 && argv == NULL)
-        r = tr_err_set(err, UV_ENOMEM, "out of memory");
-    if (r != 0)
-        return r;
-    keep(p.qmp_fd);
-    keep(p.agent_fd);
-    keep(p.root_fd);
-    keep(p.data_fd);
-    keep(p.data_read_fd);
-    keep(p.tap_fd);
-    (void)execve(program, argv, child_environment);
-    r = tr_err_set(err, -errno, "cannot run %s: %s", program, strerror(errno));
-    qemu_args_free(argv);
-    return r;
+    return r == 0 ? become_qemu(spec, &p, err) : r;
 }
 
 int vm_launch_main(void)

@@ -251,7 +251,10 @@ static void on_start_timer(uv_timer_t *timer)
 
 static void on_quit_timer(uv_timer_t *timer)
 {
-    kill_process(timer->data);
+    struct qemu_vm *v = timer->data;
+
+    v->facts.we_kill = true;
+    kill_process(v);
 }
 
 /* Tell QEMU to end; it has QUIT_MS for it. */
@@ -261,7 +264,7 @@ static void quit(struct qemu_vm *v)
         return;
     v->quitting = true;
     if (v->qmp == NULL || qmp_execute(v->qmp, "quit", NULL, NULL, NULL) != 0)
-        kill_process(v);
+        on_quit_timer(&v->timer);
     else
         (void)uv_timer_start(&v->timer, on_quit_timer, QUIT_MS, 0);
 }
@@ -305,26 +308,53 @@ static void on_event(struct qmp *q, const char *name, json_t *data, void *arg)
         on_guest_end(v);
 }
 
+/* A command that the start depends on was refused, or its connection broke. */
+static void start_refused(struct qemu_vm *v, int status, const struct err *err)
+{
+    if (v->start_err.code == 0)
+        (void)tr_err_set(&v->start_err, status, "%s", err->msg);
+    fail(v);
+}
+
+static void become_running(struct qemu_vm *v)
+{
+    if (v->state != VM_CONNECTING || v->start_err.code != 0)
+        return;
+    v->state = VM_RUNNING;
+    v->started = true;
+    (void)uv_timer_stop(&v->timer);
+    v->cbs.on_start(&v->vm, 0, &v->start_err, v->arg);
+}
+
+static void on_cont(int status, json_t *value, const struct err *err, void *arg)
+{
+    struct qemu_vm *v = arg;
+
+    (void)value;
+    if (status != 0)
+        start_refused(v, status, err);
+    else
+        become_running(v);
+}
+
+/* QEMU waits before the first instruction until it is told to go on, so that not even a guest that
+ * ends at once does so unheard. */
 static void on_status(int status, json_t *value, const struct err *err, void *arg)
 {
     struct qemu_vm *v = arg;
     const char *name = json_string_value(json_object_get(value, "status"));
-    bool off = name != NULL && strcmp(name, "shutdown") == 0;
 
     if (status != 0) {
-        if (v->start_err.code == 0)
-            (void)tr_err_set(&v->start_err, status, "%s", err->msg);
-        fail(v);
-        return;
+        start_refused(v, status, err);
+    } else if (name != NULL && strcmp(name, "prelaunch") == 0) {
+        status = qmp_execute(v->qmp, "cont", NULL, on_cont, v);
+        if (status != 0)
+            start_refused(v, status, &(struct err){.msg = "QMP: cannot send"});
+    } else {
+        become_running(v);
+        if (v->state == VM_RUNNING && name != NULL && strcmp(name, "shutdown") == 0)
+            on_guest_end(v);
     }
-    if (v->state == VM_CONNECTING && v->start_err.code == 0) {
-        v->state = VM_RUNNING;
-        v->started = true;
-        (void)uv_timer_stop(&v->timer);
-        v->cbs.on_start(&v->vm, 0, &v->start_err, v->arg);
-    }
-    if (off && v->state == VM_RUNNING)
-        on_guest_end(v);
 }
 
 static void on_ready(struct qmp *q, void *arg)
@@ -491,7 +521,7 @@ static void on_errors(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 static int spawn_launcher(struct qemu_vm *v, const char *exe, struct err *err)
 {
     static char role[] = "--launch-machine";
-    char *argv[] = {(char *)(uintptr_t)exe, role, NULL};
+    char *argv[] = {(char *)exe, role, NULL};
     uv_stdio_container_t stdio[3] = {0};
     uv_process_options_t options = {0};
     int r;
@@ -503,7 +533,7 @@ static int spawn_launcher(struct qemu_vm *v, const char *exe, struct err *err)
     stdio[2].data.stream = (uv_stream_t *)&v->errors;
     options.file = exe;
     options.args = argv;
-    options.env = (char **)(uintptr_t)child_environment;
+    options.env = (char **)child_environment;
     options.stdio = stdio;
     options.stdio_count = 3;
     options.flags = UV_PROCESS_DETACHED; /* outlives us, in a session of its own */

@@ -43,6 +43,7 @@ static void add_machine(struct args *a, const struct vm_spec *spec)
     add(a, "-no-user-config");
     add(a, "-display");
     add(a, "none");
+    add(a, "-S"); /* until the manager listens */
     /* A guest that ends stays until its console has been read: that tells a panic from a reboot,
      * also when no manager was there to see it. */
     add(a, "-action");

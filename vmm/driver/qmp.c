@@ -114,9 +114,10 @@ static int on_reply(struct qmp *q, json_t *message)
     struct command *c = q->first;
     json_t *failure = json_object_get(message, "error"); /* borrowed */
     json_t *value = json_object_get(message, "return");  /* borrowed */
+    json_t *id = json_object_get(message, "id");         /* borrowed */
     struct err err = {0};
 
-    if (c == NULL || json_integer_value(json_object_get(message, "id")) != c->id)
+    if (c == NULL || !json_is_integer(id) || json_integer_value(id) != c->id)
         return tr_err_set(&q->err, UV_EPROTO, "QMP: an answer to nothing that was asked");
     q->first = c->next;
     if (q->first == NULL)

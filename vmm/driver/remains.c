@@ -42,6 +42,16 @@ static int end_process(int dir_fd, struct err *err)
                                (int)id.pid);
 }
 
+/* The files of a machine that runs are not ours to remove, whoever started it. */
+static int check_ended(int dir_fd, struct err *err)
+{
+    struct procid id;
+
+    if (procid_load(dir_fd, MACHINE_PIDFILE, &id) == 0 && procid_alive(&id))
+        return tr_err_set(err, UV_EBUSY, "process %d still runs there", (int)id.pid);
+    return 0;
+}
+
 static int remove_groups(int dir_fd, const struct vm_spec *spec, uint64_t *oom_kills)
 {
     struct cgroup_group group;
@@ -65,7 +75,7 @@ static int remove_groups(int dir_fd, const struct vm_spec *spec, uint64_t *oom_k
 int remains_remove(const struct vm_spec *spec, bool kill, uint64_t *oom_kills, struct err *err)
 {
     static const char *const files[] = {MACHINE_QMP, MACHINE_AGENT, MACHINE_CGROUPS,
-                                        MACHINE_PIDFILE, "." MACHINE_PIDFILE ".tmp"};
+                                        MACHINE_PIDFILE, MACHINE_PIDFILE_TMP};
     int dir_fd = remains_open(spec), r = 0;
     size_t i;
 
@@ -75,8 +85,7 @@ int remains_remove(const struct vm_spec *spec, bool kill, uint64_t *oom_kills, s
         return 0;
     if (dir_fd < 0)
         return tr_err_set(err, dir_fd, "machine folder %s: %s", spec->run_dir, strerror(-dir_fd));
-    if (kill)
-        r = end_process(dir_fd, err);
+    r = kill ? end_process(dir_fd, err) : check_ended(dir_fd, err);
     if (r == 0) {
         r = remove_groups(dir_fd, spec, oom_kills);
         if (r != 0)

@@ -7,11 +7,12 @@
 #include <stdint.h>
 #include "vmm/driver/driver.h"
 
-#define MACHINE_PIDFILE "pidfile"
-#define MACHINE_CGROUPS "cgroups" /* where its control groups are */
-#define MACHINE_QMP     "qmp.sock"
-#define MACHINE_AGENT   "agent.sock"
-#define MACHINE_ROOT    "root" /* empty folder: mount point of its view */
+#define MACHINE_PIDFILE     "pidfile"
+#define MACHINE_PIDFILE_TMP ".pidfile.tmp"
+#define MACHINE_CGROUPS     "cgroups" /* where its control groups are */
+#define MACHINE_QMP         "qmp.sock"
+#define MACHINE_AGENT       "agent.sock"
+#define MACHINE_ROOT        "root" /* empty folder: mount point of its view */
 
 /* Open the run directory. Returns a descriptor, or < 0. */
 TR_MUST_CHECK int remains_open(const struct vm_spec *spec);

@@ -339,7 +339,7 @@ static int spawn(struct dnsmasq *d, struct err *err)
     stdio[2].data.stream = (uv_stream_t *)&d->output;
     options.file = argv[0];
     options.args = argv;
-    options.env = (char **)(uintptr_t)child_environment;
+    options.env = (char **)child_environment;
     options.stdio = stdio;
     options.stdio_count = 3;
     options.flags = UV_PROCESS_DETACHED; /* names are served while a manager is replaced */

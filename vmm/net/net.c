@@ -136,6 +136,7 @@ static void check_closed(struct net *net)
     }
     for (i = 0; i < net->n_dns; i++)
         free(net->dns[i]);
+    free(net->excluded);
     free(net->dir);
     free(net);
 }

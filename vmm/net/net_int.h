@@ -60,6 +60,8 @@ struct net {
     char *dns[NET_DNS_MAX];
     size_t n_dns;
     struct range range;
+    uint32_t *excluded; /* addresses of the range that the host uses itself */
+    size_t n_excluded;
     struct tap *taps;
     struct op *first, **last;
     struct child *child; /* of the operation under way */

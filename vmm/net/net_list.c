@@ -2,6 +2,7 @@
 /* What is in the namespace: taps by name, and the addresses routed to them. */
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "vmm/net/net_int.h"
@@ -127,19 +128,34 @@ int net_clash_run(struct net *net, struct op *op)
     return net_run(net, op, argv, NULL);
 }
 
-/* Does the host use part of our range for something else? Routes of ours carry our protocol number
- * or lead to our veth; what is wider than /8 is a default route in parts. */
+static int exclude(struct net *net, uint32_t address)
+{
+    uint32_t *more = realloc(net->excluded, (net->n_excluded + 1) * sizeof(*more));
+
+    if (more == NULL)
+        return UV_ENOMEM;
+    more[net->n_excluded++] = address;
+    net->excluded = more;
+    return 0;
+}
+
+/* Does the host use part of our range for something else? Single addresses (its own, or peers of a
+ * VPN) are only kept out of the pool. What leads to our veth is ours, and unreachable routes with
+ * our protocol number are (of whichever node) only a guard; what is wider than /8 is a default
+ * route in parts. */
 int net_clash_then(struct net *net, struct op *op, const struct child_result *result)
 {
     json_t *list = parse_list(result, &op->err), *item; /* new; borrowed */
     int r = list == NULL ? op->err.code : 0;
     size_t i;
 
+    net->n_excluded = 0;
     json_array_foreach(list, i, item)
     {
         const char *dst = json_string_value(json_object_get(item, "dst"));
         const char *dev = json_string_value(json_object_get(item, "dev"));
         const char *protocol = json_string_value(json_object_get(item, "protocol"));
+        const char *type = json_string_value(json_object_get(item, "type"));
         char base[RANGE_TEXT];
         uint32_t address;
         unsigned prefix;
@@ -148,9 +164,15 @@ int net_clash_then(struct net *net, struct op *op, const struct child_result *re
             !parse_dst(dst, &address, &prefix) || prefix < 8 ||
             !range_overlaps(&net->range, address, prefix))
             continue;
-        if (protocol != NULL && strcmp(protocol, NET_PROTOCOL) == 0 && address == net->range.base &&
-            prefix == net->range.prefix)
+        if (protocol != NULL && strcmp(protocol, NET_PROTOCOL) == 0 && type != NULL &&
+            strcmp(type, "unreachable") == 0)
             continue;
+        if (prefix == 32) {
+            r = exclude(net, address);
+            if (r != 0)
+                (void)tr_err_set(&op->err, r, "out of memory");
+            continue;
+        }
         r = tr_err_set(&op->err, UV_EADDRINUSE,
                        "net.range %s/%u: this host already uses %s (device %s): set net.range to a "
                        "network that is free here",

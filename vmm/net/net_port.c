@@ -17,9 +17,13 @@ static bool address_used(uint32_t address, void *arg)
 {
     struct net *net = arg;
     struct tap *t;
+    size_t i;
 
     for (t = net->taps; t != NULL; t = t->next)
         if (t->pair.address == address)
+            return true;
+    for (i = 0; i < net->n_excluded; i++)
+        if (net->excluded[i] == address)
             return true;
     return false;
 }

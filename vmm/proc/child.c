@@ -200,8 +200,8 @@ int child_run(uv_loop_t *loop, const char *const *argv, const char *input, uint6
     stdio[1].data.stream = (uv_stream_t *)&c->out.pipe;
     stdio[2].data.stream = (uv_stream_t *)&c->errors.pipe;
     options.file = argv[0];
-    options.args = (char **)(uintptr_t)argv;
-    options.env = (char **)(uintptr_t)child_environment;
+    options.args = (char **)argv;
+    options.env = (char **)child_environment;
     options.stdio = stdio;
     options.stdio_count = 3;
     options.exit_cb = on_ended;
