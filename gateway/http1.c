@@ -114,7 +114,7 @@ static bool same_name(const char *name, const char *known, size_t len, bool unde
     return true;
 }
 
-static uint8_t classify(const char *name, size_t len)
+uint8_t gw_http1_classify(const char *name, size_t len)
 {
     const struct known *k = len < 22 ? known_by_len[len] : NULL;
 
@@ -151,7 +151,7 @@ static const char *parse_field(const char *p, const char *end, struct gw_field *
         end--;
     out->value = value;
     out->value_len = (uint32_t)(end - value);
-    out->id = classify(name, out->name_len);
+    out->id = gw_http1_classify(name, out->name_len);
     out->hop_by_hop = false;
     return NULL;
 }

@@ -40,6 +40,9 @@ TR_MUST_CHECK int gw_http1_parse_trailers(const char *buf, size_t len,
                                           const struct gw_http1_limits *limits,
                                           struct gw_field *fields, size_t *n_fields);
 
+/* Which field is this? enum gw_field_id. */
+uint8_t gw_http1_classify(const char *name, size_t len);
+
 /* Equal, but for the case of ASCII letters. */
 bool gw_str_ieq(struct gw_str a, const char *b, size_t b_len);
 

@@ -115,6 +115,7 @@ int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index)
     gw_timeout_init(w->loop, &w->t_pool, 4000);
     gw_timeout_init(w->loop, &w->t_retry, 100);
     gw_timeout_init(w->loop, &w->t_accept, 100);
+    gw_timeout_init(w->loop, &w->t_now, 0);
     gw_loop_on_wake(w->loop, on_wake, w);
     return 0;
 }

@@ -69,7 +69,7 @@ struct gw_worker {
     struct gw_field *fields; /* of the head being parsed; opt->limits.n_fields */
     struct gw_exchange *free_exchanges;
     struct gw_timeout t_head, t_idle, t_connect, t_answer, t_body, t_tunnel, t_linger, t_half;
-    struct gw_timeout t_pool, t_retry, t_accept;
+    struct gw_timeout t_pool, t_retry, t_accept, t_now;
     struct gw_pool pool;
     struct gw_manager *manager;
     struct gw_listener *listeners;
