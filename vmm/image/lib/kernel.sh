@@ -13,7 +13,8 @@ add_kernel()
     version=$(basename "$work"/kernel/boot/vmlinuz-*)
     version=${version#vmlinuz-}
     echo "$version" >"$work/kernel-version"
-    src=$work/kernel/lib/modules/$version
+    src=$work/kernel/usr/lib/modules/$version
+    [ -e "$src" ] || src=$work/kernel/lib/modules/$version
 
     # Direct boot of the ELF kernel where it can be had, else the distribution's file.
     "$here/lib/extract_vmlinux.py" "$work/kernel/boot/vmlinuz-$version" "$out/vmlinux" >>"$log" 2>&1 || rc=$?
@@ -42,9 +43,12 @@ add_kernel()
 # "FILE [DEVICE]" a line. $1: the kernel's own module folder.
 initrd_modules()
 {
-    local path device file n=0
+    local path device file optional n=0
     mkdir "$out/modules"
     while read -r path device; do
+        optional=
+        [ "${path#\?}" = "$path" ] || optional=yes
+        path=${path#\?}
         file=$(printf '%02d-%s.ko' "$n" "${path##*/}")
         if [ -e "$1/$path.ko" ]; then
             run "copying modules" cp "$1/$path.ko" "$out/modules/$file"
@@ -52,7 +56,7 @@ initrd_modules()
             run "copying modules" zstd -qdo "$out/modules/$file" "$1/$path.ko.zst"
         elif [ -e "$1/$path.ko.xz" ]; then
             xz -dc "$1/$path.ko.xz" >"$out/modules/$file" 2>>"$log" || explain "copying modules"
-        elif grep -qx "kernel/$path.ko" "$1/../modules.builtin"; then
+        elif [ -n "$optional" ] || grep -qx "kernel/$path.ko" "$1/../modules.builtin"; then
             continue
         else
             fail "this kernel has no module $path, which modules-initrd.list wants"

@@ -19,9 +19,9 @@ make_tree()
     # Downloads come from and go to CACHE/debs by hard link; apt checks every one's hash. Without
     # the skip, mmdebstrap deletes the essential packages' files before we can keep them.
     options+=(--skip=essential/unlink
-        "--setup-hook=$here/lib/hook debs-in '$cache/debs' \"\$1\""
-        "--customize-hook=$here/lib/hook kernel $opt_distro '$work/kernel-debs' \"\$1\""
-        "--customize-hook=$here/lib/hook debs-out '$work/debs' \"\$1\"")
+        "--setup-hook=$(printf '%q ' "$here/lib/hook" debs-in "$cache/debs")\"\$1\""
+        "--customize-hook=$(printf '%q ' "$here/lib/hook" kernel "$opt_distro" "$work/kernel-debs")\"\$1\""
+        "--customize-hook=$(printf '%q ' "$here/lib/hook" debs-out "$work/debs")\"\$1\"")
     mkdir "$work/kernel-debs" "$work/debs"
     deb_lines "$opt_keyring" >"$work/sources.list"
     run "installing packages" mmdebstrap "${options[@]}" "$opt_suite" "$root" "$work/sources.list"
