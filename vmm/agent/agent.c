@@ -13,6 +13,7 @@
 #include "vmm/agent/reaper.h"
 #include "vmm/agent/server.h"
 #include "vmm/agent/systemd.h"
+#include "vmm/agent/window.h"
 
 static int64_t now_ms(clockid_t clock)
 {
@@ -48,6 +49,8 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     if (r == 0)
         r = agent_execs_new(a, &a->execs);
     if (r == 0)
+        r = agent_windows_new(a, &a->windows);
+    if (r == 0)
         r = agent_ports_new(a, &a->ports);
     if (r == 0)
         r = agent_systemd_new(a, &a->systemd);
@@ -66,6 +69,8 @@ void agent_stop(struct agent *a)
         agent_server_stop(a->server);
     if (a->execs != NULL)
         agent_execs_stop(a->execs);
+    if (a->windows != NULL)
+        agent_windows_stop(a->windows);
     if (a->systemd != NULL)
         agent_systemd_stop(a->systemd);
     if (a->ports != NULL)
@@ -82,6 +87,8 @@ void agent_free(struct agent *a)
         agent_server_free(a->server);
     if (a->execs != NULL)
         agent_execs_free(a->execs);
+    if (a->windows != NULL)
+        agent_windows_free(a->windows);
     if (a->systemd != NULL)
         agent_systemd_free(a->systemd);
     if (a->ports != NULL)

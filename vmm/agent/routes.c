@@ -5,6 +5,7 @@
 #include "vmm/agent/hello.h"
 #include "vmm/agent/request.h"
 #include "vmm/agent/tunnel.h"
+#include "vmm/agent/window_api.h"
 
 const struct agent_route agent_routes[] = {
     {"POST", "/v1/hello", AGENT_JSON_LIMIT, true, agent_hello_handle},
@@ -15,6 +16,13 @@ const struct agent_route agent_routes[] = {
     {"GET", "/v1/exec", 0, false, agent_exec_handle_list},
     {"POST", "/v1/exec/*/stdin", 0, false, agent_exec_handle_stdin},
     {"POST", "/v1/exec/*/signal", AGENT_JSON_LIMIT, false, agent_exec_handle_signal},
+    {"GET", "/v1/windows", 0, false, agent_window_handle_list},
+    {"GET", "/v1/windows/*", 0, false, agent_window_handle_get},
+    {"DELETE", "/v1/windows/*", 0, false, agent_window_handle_close},
+    {"POST", "/v1/windows/*/run", AGENT_RUN_JSON_LIMIT, false, agent_window_handle_run},
+    {"GET", "/v1/windows/*/output", 0, false, agent_window_handle_output},
+    {"POST", "/v1/windows/*/input", 0, false, agent_window_handle_input},
+    {"POST", "/v1/windows/*/resize", AGENT_JSON_LIMIT, false, agent_window_handle_resize},
     {"CONNECT", "/connect", 0, false, agent_tunnel_handle},
 };
 const size_t agent_n_routes = sizeof(agent_routes) / sizeof(agent_routes[0]);

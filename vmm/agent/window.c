@@ -1,0 +1,767 @@
+/* SPDX-License-Identifier: MIT */
+/* A run: waiting -> active (the shell began it) -> ended. A window has at most one waiting and one
+ * active run.
+ *
+ * begin() takes the next step towards the waiting run whenever something changed: tell the shell to
+ * leave the active run and kill that one's group; once both are through, open a shell if there is
+ * none, and post the command to it. The shell is moved into the run's group before, so that the
+ * run's children are born there, and back to the window's group at the end or before a kill; what a
+ * finished run left in the background stays in the run's group.
+ *
+ * A run has ended when the shell said so and the mark behind its last byte has come through the
+ * terminal. */
+#include "vmm/agent/window.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transom/log.h"
+#include "vmm/agent/event.h"
+#include "vmm/agent/group.h"
+#include "vmm/agent/shell.h"
+#include "vmm/agent/signame.h"
+
+#define TERM_MS         200 /* between SIGTERM and SIGKILL of what is cancelled */
+#define DYING_POLL_MS   10
+#define BACK_MS         2000  /* a shell that was told to leave a run must be back by then */
+#define PROMPT_MS       5000  /* the same at its prompt, where only its own hooks can keep it */
+#define START_UP_MS     30000 /* the user's start-up files */
+#define MARK_MS         300   /* from the news of the end to the mark */
+#define SWEEP_MS        5000
+#define MAX_SHOWN       2048 /* of a command, in the terminal */
+#define MAX_SHELL_LIVES 2    /* shells that may fail to start one run */
+
+struct agent_run {
+    unsigned refs;
+    struct agent_window *window; /* NULL once ended */
+    uint64_t seq;
+    char *command;
+    size_t command_len;
+    json_t *env;
+    struct agent_group *group;
+    agent_run_cb on_end;
+    void *on_end_arg;
+    bool posted, begun;            /* handed to the shell; the shell began it */
+    bool cancelled;                /* a newer one or a close ended it */
+    bool mark_from, mark_to, told; /* seen so far: both marks, the news of its end */
+    unsigned n_shells;
+    char id[48];
+    struct agent_run_view view;
+};
+
+struct agent_window {
+    struct agent_windows *windows;
+    struct agent_window *next;
+    char name[132];
+    struct agent_ring ring;
+    struct agent_group *group;
+    struct agent_shell *shell; /* NULL: gone, the next run opens one */
+    struct agent_run *run;     /* active, or the last one that was; referenced */
+    struct agent_run *waiting; /* referenced */
+    struct agent_group *dying; /* of the run that was cancelled, until it is empty */
+    int64_t dying_since;
+    uv_timer_t kill_timer, back_timer, mark_timer;
+    int n_open;
+    int rows, cols;
+    int64_t created_at, active_at; /* wall ms, uptime ms */
+    int64_t active_wall;
+    struct agent_window_listener *listeners;
+    agent_run_cb done; /* of agent_window_close() */
+    void *done_arg;
+    bool closed;
+};
+
+struct agent_windows {
+    struct agent *agent;
+    struct agent_window *list; /* open, oldest first */
+    size_t n;
+    uint64_t last_seq;
+    int64_t idle_ms;
+    uv_timer_t sweep;
+};
+
+static const struct agent_shell_cbs shell_cbs;
+static void begin(struct agent_window *w);
+
+const char *agent_run_status_name(enum agent_run_status status)
+{
+    static const char *const names[] = {"running", "exited", "killed", "shell_gone"};
+
+    return names[status];
+}
+
+static void start_timer(uv_timer_t *timer, uv_timer_cb cb, uint64_t ms)
+{
+    if (!uv_is_closing((uv_handle_t *)timer) && uv_timer_start(timer, cb, ms, 0) != 0)
+        abort(); /* fails only without a callback */
+}
+
+static void touch(struct agent_window *w)
+{
+    w->active_at = agent_uptime_ms();
+    w->active_wall = agent_wall_ms();
+}
+
+/* ---- runs ---- */
+
+void agent_run_ref(struct agent_run *run)
+{
+    run->refs++;
+}
+
+void agent_run_unref(struct agent_run *run)
+{
+    if (--run->refs > 0)
+        return;
+    free(run->command);
+    json_decref(run->env);
+    free(run);
+}
+
+void agent_run_view(const struct agent_run *run, struct agent_run_view *out)
+{
+    *out = run->view;
+    if (run->window != NULL && run->view.status == AGENT_RUNNING && run->mark_from && !run->mark_to)
+        out->to = run->window->ring.end;
+}
+
+void agent_run_on_end(struct agent_run *run, agent_run_cb cb, void *arg)
+{
+    run->on_end = cb;
+    run->on_end_arg = arg;
+}
+
+static void drop_group(struct agent_run *run)
+{
+    if (run->group != NULL)
+        agent_group_free(run->group);
+    run->group = NULL;
+}
+
+/* The one end of every run. */
+static void end_run(struct agent_run *run, enum agent_run_status status)
+{
+    struct agent_window *w = run->window;
+    json_t *fields;
+
+    if (w == NULL)
+        return;
+    if (!run->mark_from)
+        run->view.from = run->view.to = w->ring.end;
+    else if (!run->mark_to)
+        run->view.to = w->ring.end;
+    run->view.status = status;
+    run->view.ended_at = agent_wall_ms();
+    run->window = NULL;
+    explicit_bzero(run->command, run->command_len);
+    if (w->shell != NULL && run->posted && run->group != NULL)
+        agent_group_move(w->group, agent_shell_pid(w->shell));
+    drop_group(run);
+    fields = json_pack("{s:s,s:s,s:s}", "run_id", run->id, "window", w->name, "status",
+                       agent_run_status_name(status));
+    if (run->view.has_code)
+        agent_exit_json(fields, run->view.by_exit, run->view.code);
+    agent_event(w->windows->agent, "run_end", fields);
+    if (run->on_end != NULL)
+        run->on_end(run, run->on_end_arg);
+    run->on_end = NULL;
+    begin(w);
+}
+
+static void end_if_complete(struct agent_run *run)
+{
+    if (run->told && run->mark_to)
+        end_run(run, run->cancelled ? AGENT_KILLED : AGENT_EXITED);
+}
+
+static bool is_active(const struct agent_run *run)
+{
+    return run != NULL && run->window != NULL;
+}
+
+static struct agent_run *find_run(struct agent_window *w, uint64_t seq)
+{
+    if (is_active(w->run) && w->run->seq == seq)
+        return w->run;
+    return w->waiting != NULL && w->waiting->seq == seq ? w->waiting : NULL;
+}
+
+/* ---- news from the shell ---- */
+
+static void on_output(const uint8_t *data, size_t len, void *arg)
+{
+    struct agent_window *w = arg;
+    struct agent_window_listener *next;
+
+    touch(w);
+    agent_ring_write(&w->ring, data, len);
+    for (struct agent_window_listener *l = w->listeners; l != NULL; l = next) {
+        next = l->next;
+        l->on_output(l);
+    }
+}
+
+static void on_mark(char kind, uint64_t seq, void *arg)
+{
+    struct agent_window *w = arg;
+    struct agent_run *run = find_run(w, seq);
+
+    if (run == NULL)
+        return;
+    if (kind == 'S' && !run->mark_from) {
+        run->mark_from = true;
+        run->view.from = run->view.to = w->ring.end;
+    } else if (kind == 'E' && !run->mark_to) {
+        run->mark_to = true;
+        run->view.to = w->ring.end;
+        end_if_complete(run);
+    }
+}
+
+static void on_start(uint64_t seq, void *arg)
+{
+    struct agent_window *w = arg;
+    struct agent_run *run = w->waiting;
+
+    if (run == NULL || run->seq != seq)
+        return; /* overtaken by a newer one, which the shell will be told of again */
+    uv_timer_stop(&w->back_timer);
+    if (is_active(w->run)) /* its end got lost, for instance with the FIFO */
+        end_run(w->run, AGENT_KILLED);
+    if (w->run != NULL)
+        agent_run_unref(w->run);
+    w->run = run;
+    w->waiting = NULL;
+    run->begun = true;
+    run->view.started_at = agent_wall_ms();
+    if (!run->mark_from) /* the mark is still in the terminal; without it, what follows counts */
+        run->view.from = run->view.to = w->ring.end;
+    agent_event(w->windows->agent, "run_start",
+                json_pack("{s:s,s:s}", "run_id", run->id, "window", w->name));
+}
+
+static void on_no_mark(uv_timer_t *timer)
+{
+    struct agent_window *w = timer->data;
+
+    if (is_active(w->run) && w->run->told) {
+        w->run->mark_to = w->run->mark_from = true;
+        w->run->view.to = w->ring.end;
+        end_if_complete(w->run);
+    }
+}
+
+static void on_end(uint64_t seq, int status, bool cut, void *arg)
+{
+    struct agent_window *w = arg;
+    struct agent_run *run = find_run(w, seq);
+
+    if (run == NULL || run->told)
+        return;
+    run->told = true;
+    run->view.has_code = true;
+    run->view.by_exit = true;
+    run->view.code = status;
+    if (cut && status == 128 + SIGINT) {
+        run->view.by_exit = false;
+        run->view.code = SIGINT;
+    }
+    if (!run->mark_to)
+        start_timer(&w->mark_timer, on_no_mark, MARK_MS);
+    end_if_complete(run);
+}
+
+static void on_input_drain(void *arg)
+{
+    struct agent_window *w = arg;
+    struct agent_window_listener *next;
+
+    for (struct agent_window_listener *l = w->listeners; l != NULL; l = next) {
+        next = l->next;
+        if (l->on_input_drain != NULL)
+            l->on_input_drain(l);
+    }
+}
+
+static void on_handle_close(uv_handle_t *handle)
+{
+    struct agent_window *w = handle->data;
+
+    if (--w->n_open > 0)
+        return;
+    agent_ring_fini(&w->ring);
+    free(w);
+}
+
+/* The tree is gone: let the rest go. */
+static void dispose(struct agent_window *w)
+{
+    if (w->run != NULL) {
+        if (is_active(w->run))
+            end_run(w->run, AGENT_KILLED);
+        agent_run_unref(w->run);
+        w->run = NULL;
+    }
+    if (w->dying != NULL)
+        agent_group_free(w->dying);
+    agent_group_free(w->group);
+    w->dying = w->group = NULL;
+    if (w->done != NULL)
+        w->done(NULL, w->done_arg);
+    uv_close((uv_handle_t *)&w->kill_timer, on_handle_close);
+    uv_close((uv_handle_t *)&w->back_timer, on_handle_close);
+    uv_close((uv_handle_t *)&w->mark_timer, on_handle_close);
+}
+
+static void on_gone(bool exited, int code, void *arg)
+{
+    struct agent_window *w = arg;
+    struct agent_run *run = w->run;
+
+    w->shell = NULL;
+    uv_timer_stop(&w->back_timer);
+    if (is_active(run)) {
+        if (!run->told) {
+            run->view.has_code = true;
+            run->view.by_exit = exited;
+            run->view.code = code;
+        }
+        end_run(run, run->cancelled ? AGENT_KILLED : AGENT_SHELL_GONE);
+    }
+    if (w->closed) {
+        dispose(w);
+        return;
+    }
+    run = w->waiting;
+    if (run == NULL)
+        return;
+    run->posted = false;
+    if (run->n_shells < MAX_SHELL_LIVES) {
+        run->view.shell_replaced = true;
+        begin(w);
+        return;
+    }
+    w->waiting = NULL;
+    run->view.has_code = true;
+    run->view.by_exit = exited;
+    run->view.code = code;
+    end_run(run, AGENT_SHELL_GONE);
+    agent_run_unref(run);
+}
+
+static const struct agent_shell_cbs shell_cbs = {.on_output = on_output,
+                                                 .on_mark = on_mark,
+                                                 .on_start = on_start,
+                                                 .on_end = on_end,
+                                                 .on_input_drain = on_input_drain,
+                                                 .on_gone = on_gone};
+
+/* ---- starting a run ---- */
+
+static void on_dying(uv_timer_t *timer)
+{
+    struct agent_window *w = timer->data;
+    int64_t waited = agent_uptime_ms() - w->dying_since;
+
+    if (agent_group_count(w->dying) > 0 && waited < BACK_MS) {
+        if (waited >= TERM_MS)
+            agent_group_signal(w->dying, SIGKILL);
+        start_timer(&w->kill_timer, on_dying, DYING_POLL_MS);
+        return;
+    }
+    agent_group_free(w->dying);
+    w->dying = NULL;
+    begin(w);
+}
+
+static void on_not_back(uv_timer_t *timer)
+{
+    struct agent_window *w = timer->data;
+
+    if (w->waiting == NULL || w->shell == NULL)
+        return;
+    log_warn("a window's shell did not come back and is replaced");
+    agent_shell_kill(w->shell);
+}
+
+/* Make the shell leave the active run, and end all that belongs to it. */
+static void cancel(struct agent_window *w)
+{
+    struct agent_run *run = w->run;
+
+    if (run->cancelled)
+        return;
+    run->cancelled = true;
+    if (w->shell != NULL) {
+        agent_group_move(w->group, agent_shell_pid(w->shell));
+        agent_shell_reset_terminal(w->shell);
+        if (agent_shell_post(w->shell, ++w->windows->last_seq, "", 0, "", NULL) != 0)
+            agent_shell_kill(w->shell); /* no other way to get it back */
+        start_timer(&w->back_timer, on_not_back, BACK_MS);
+    }
+    w->dying = run->group;
+    run->group = NULL;
+    w->dying_since = agent_uptime_ms();
+    agent_group_signal(w->dying, SIGTERM);
+    agent_group_signal(w->dying, SIGCONT);
+    start_timer(&w->kill_timer, on_dying, 0);
+}
+
+/* A command as a person may see it: one that could move the cursor or be endless is not shown as it
+ * is. */
+static char *make_shown(const char *command, size_t len)
+{
+    size_t n = len < MAX_SHOWN ? len : MAX_SHOWN;
+    char *out = malloc(n + 8);
+
+    if (out == NULL)
+        return NULL;
+    while (n < len && n > 0 && ((unsigned char)command[n] & 0xc0) == 0x80)
+        n--; /* not in the middle of a character */
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)command[i];
+
+        out[i] = (char)((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f ? '?' : c);
+    }
+    while (n > 0 && out[n - 1] == '\n')
+        n--;
+    strcpy(out + n, n < len && len > MAX_SHOWN ? "..." : "");
+    return out;
+}
+
+static int open_shell(struct agent_window *w, struct err *err)
+{
+    int r = agent_shell_open(w->windows->agent, w->group, w->rows, w->cols, &shell_cbs, w,
+                             &w->shell, err);
+
+    if (r != 0)
+        w->shell = NULL;
+    return r;
+}
+
+static void post(struct agent_window *w, struct agent_run *run)
+{
+    char *shown = make_shown(run->command, run->command_len);
+    struct err err = {0};
+    int r = shown == NULL ? UV_ENOMEM : 0;
+
+    if (r == 0 && w->shell == NULL)
+        r = open_shell(w, &err);
+    if (r == 0) {
+        run->n_shells++;
+        run->posted = true;
+        agent_group_set_leader(run->group, agent_shell_pid(w->shell), false);
+        agent_group_move(run->group, agent_shell_pid(w->shell));
+        agent_shell_reset_terminal(w->shell);
+        r = agent_shell_post(w->shell, run->seq, run->command, run->command_len, shown, run->env);
+    }
+    free(shown);
+    if (r != 0) {
+        log_error("a run cannot be started: %s", err.msg[0] ? err.msg : uv_strerror(r));
+        w->waiting = NULL;
+        end_run(run, AGENT_SHELL_GONE);
+        agent_run_unref(run);
+        return;
+    }
+    start_timer(&w->back_timer, on_not_back,
+                agent_shell_has_started(w->shell) ? PROMPT_MS : START_UP_MS);
+}
+
+/* The next step towards the waiting run. */
+static void begin(struct agent_window *w)
+{
+    struct agent_run *run = w->waiting;
+
+    if (run == NULL || run->posted || w->closed)
+        return;
+    if (is_active(w->run))
+        cancel(w);
+    else if (w->dying == NULL)
+        post(w, run);
+}
+
+static int new_run(struct agent_window *w, const char *command, size_t len, json_t *env,
+                   struct agent_run **out)
+{
+    struct agent_windows *ws = w->windows;
+    struct agent_run *run = calloc(1, sizeof(*run));
+    int r;
+
+    if (run == NULL)
+        return UV_ENOMEM;
+    run->command = malloc(len + 1);
+    r = run->command == NULL ? UV_ENOMEM
+                             : agent_group_new(ws->agent->groups, w->group, "r", &run->group);
+    if (r != 0) {
+        free(run->command);
+        free(run);
+        return r;
+    }
+    memcpy(run->command, command, len);
+    run->command[len] = '\0';
+    run->command_len = len;
+    run->env = json_incref(env);
+    run->refs = 1;
+    run->window = w;
+    run->seq = ++ws->last_seq;
+    run->view.from = run->view.to = w->ring.end;
+    snprintf(run->id, sizeof(run->id), "%.20s%s%llu",
+             ws->agent->id.instance != NULL ? ws->agent->id.instance : "",
+             ws->agent->id.instance != NULL && ws->agent->id.instance[0] != '\0' ? "-" : "",
+             (unsigned long long)run->seq);
+    run->view.id = run->id;
+    *out = run;
+    return 0;
+}
+
+int agent_run_start(struct agent_window *w, const char *command, size_t len, json_t *env,
+                    struct agent_run **out, struct err *err)
+{
+    struct agent_run *run, *overtaken = w->waiting;
+    int r = new_run(w, command, len, env, &run);
+
+    if (r != 0)
+        return tr_err_set(err, r, "starting a run: %s", uv_strerror(r));
+    touch(w);
+    w->waiting = run;
+    agent_run_ref(run); /* the caller's */
+    *out = run;
+    if (overtaken != NULL) {
+        end_run(overtaken, AGENT_KILLED); /* begins the new one */
+        agent_run_unref(overtaken);
+    }
+    begin(w);
+    return 0;
+}
+
+/* ---- windows ---- */
+
+struct agent_window *agent_window_find(struct agent_windows *ws, const char *name)
+{
+    struct agent_window *w = ws->list;
+
+    while (w != NULL && strcmp(w->name, name) != 0)
+        w = w->next;
+    return w;
+}
+
+struct agent_window *agent_window_first(struct agent_windows *ws)
+{
+    return ws->list;
+}
+
+struct agent_window *agent_window_next(struct agent_window *w)
+{
+    return w->next;
+}
+
+int agent_window_open(struct agent_windows *ws, const char *name, int rows, int cols,
+                      struct agent_window **out, struct err *err)
+{
+    struct agent_window *w = agent_window_find(ws, name), **tail = &ws->list;
+    int r;
+
+    if (w != NULL) {
+        *out = w;
+        return 0;
+    }
+    if (ws->n >= AGENT_MAX_WINDOWS)
+        return tr_err_set(err, UV_EBUSY, "%d windows are open", AGENT_MAX_WINDOWS);
+    w = calloc(1, sizeof(*w));
+    r = w == NULL ? UV_ENOMEM : agent_ring_init(&w->ring, AGENT_RING_BYTES);
+    if (r == 0)
+        r = agent_group_new(ws->agent->groups, NULL, "w", &w->group);
+    if (r != 0) {
+        if (w != NULL)
+            agent_ring_fini(&w->ring);
+        free(w);
+        return tr_err_set(err, r, "opening a window: %s", uv_strerror(r));
+    }
+    w->windows = ws;
+    snprintf(w->name, sizeof(w->name), "%s", name);
+    w->rows = rows;
+    w->cols = cols;
+    w->created_at = agent_wall_ms();
+    touch(w);
+    r = open_shell(w, err);
+    if (r != 0) {
+        agent_group_free(w->group);
+        agent_ring_fini(&w->ring);
+        free(w);
+        return r;
+    }
+    if (uv_timer_init(ws->agent->loop, &w->kill_timer) != 0 ||
+        uv_timer_init(ws->agent->loop, &w->back_timer) != 0 ||
+        uv_timer_init(ws->agent->loop, &w->mark_timer) != 0)
+        abort(); /* cannot fail on Unix */
+    w->n_open = 3;
+    w->kill_timer.data = w->back_timer.data = w->mark_timer.data = w;
+    while (*tail != NULL)
+        tail = &(*tail)->next;
+    *tail = w;
+    ws->n++;
+    agent_event(ws->agent, "window_open",
+                json_pack("{s:s,s:i}", "window", w->name, "pid", (int)agent_shell_pid(w->shell)));
+    *out = w;
+    return 0;
+}
+
+void agent_window_close(struct agent_window *w, const char *reason, agent_run_cb done, void *arg)
+{
+    struct agent_window **p = &w->windows->list;
+    struct agent_run *waiting = w->waiting;
+
+    while (*p != w)
+        p = &(*p)->next;
+    *p = w->next;
+    w->windows->n--;
+    w->closed = true;
+    w->done = done;
+    w->done_arg = arg;
+    agent_event(w->windows->agent, "window_close",
+                json_pack("{s:s,s:s}", "window", w->name, "reason", reason));
+    agent_group_signal(w->group, SIGKILL); /* groups of runs are inside */
+    if (is_active(w->run))
+        end_run(w->run, AGENT_KILLED);
+    w->waiting = NULL;
+    if (waiting != NULL) {
+        end_run(waiting, AGENT_KILLED);
+        agent_run_unref(waiting);
+    }
+    while (w->listeners != NULL) {
+        struct agent_window_listener *l = w->listeners;
+
+        w->listeners = l->next;
+        l->on_close(l);
+    }
+    if (w->shell == NULL)
+        dispose(w);
+}
+
+const char *agent_window_name(const struct agent_window *w)
+{
+    return w->name;
+}
+
+const struct agent_ring *agent_window_ring(const struct agent_window *w)
+{
+    return &w->ring;
+}
+
+struct agent_run *agent_window_run(struct agent_window *w)
+{
+    return w->run;
+}
+
+json_t *agent_window_json(struct agent_window *w)
+{
+    struct agent_run *run = w->waiting != NULL ? w->waiting : w->run;
+    bool busy = w->waiting != NULL || is_active(w->run);
+    json_t *obj =
+        json_pack("{s:s,s:i,s:b,s:I,s:I,s:I,s:I,s:i,s:i}", "name", w->name, "pid",
+                  w->shell != NULL ? (int)agent_shell_pid(w->shell) : 0, "busy", busy, "created_at",
+                  (json_int_t)w->created_at, "last_activity_at", (json_int_t)w->active_wall, "from",
+                  (json_int_t)agent_ring_begin(&w->ring), "to", (json_int_t)w->ring.end, "rows",
+                  w->rows, "cols", w->cols);
+
+    if (busy && obj != NULL)
+        json_object_set_new(obj, "run_id", json_string(run->id));
+    return obj;
+}
+
+size_t agent_window_input(struct agent_window *w, const void *data, size_t len)
+{
+    touch(w);
+    return w->shell != NULL ? agent_shell_input(w->shell, data, len) : 0;
+}
+
+int agent_window_resize(struct agent_window *w, int rows, int cols)
+{
+    w->rows = rows;
+    w->cols = cols;
+    return w->shell != NULL ? agent_shell_resize(w->shell, rows, cols) : 0;
+}
+
+void agent_window_listen(struct agent_window *w, struct agent_window_listener *l)
+{
+    l->next = w->listeners;
+    w->listeners = l;
+}
+
+void agent_window_unlisten(struct agent_window *w, struct agent_window_listener *l)
+{
+    struct agent_window_listener **p = &w->listeners;
+
+    while (*p != NULL && *p != l)
+        p = &(*p)->next;
+    if (*p == l)
+        *p = l->next;
+}
+
+/* ---- life of the whole ---- */
+
+static void on_sweep(uv_timer_t *timer)
+{
+    struct agent_windows *ws = timer->data;
+    struct agent_window *next;
+    int64_t now = agent_uptime_ms();
+
+    for (struct agent_window *w = ws->list; w != NULL; w = next) {
+        next = w->next;
+        if (now - w->active_at < ws->idle_ms || w->waiting != NULL || is_active(w->run))
+            continue;
+        if (agent_group_count(w->group) > (w->shell != NULL ? 1u : 0u))
+            continue;
+        agent_window_close(w, "idle", NULL, NULL);
+    }
+}
+
+int agent_windows_new(struct agent *a, struct agent_windows **out)
+{
+    struct agent_windows *ws = calloc(1, sizeof(*ws));
+    int r;
+
+    if (ws == NULL)
+        return UV_ENOMEM;
+    ws->agent = a;
+    r = uv_timer_init(a->loop, &ws->sweep);
+    if (r != 0) {
+        free(ws);
+        return r;
+    }
+    ws->sweep.data = ws;
+    agent_windows_set_idle(ws, AGENT_DEFAULT_IDLE_MS);
+    *out = ws;
+    return 0;
+}
+
+void agent_windows_set_idle(struct agent_windows *ws, int64_t ms)
+{
+    uint64_t every = ms < SWEEP_MS ? (uint64_t)ms : SWEEP_MS;
+
+    ws->idle_ms = ms;
+    if (uv_timer_start(&ws->sweep, on_sweep, every, every) != 0)
+        abort(); /* fails only without a callback */
+}
+
+void agent_windows_stop(struct agent_windows *ws)
+{
+    while (ws->list != NULL) {
+        struct agent_window *w = ws->list;
+        struct agent_shell *shell = w->shell;
+
+        w->shell = NULL; /* nobody waits for it any more */
+        if (shell != NULL)
+            agent_shell_abandon(shell);
+        agent_window_close(w, "shutdown", NULL, NULL);
+    }
+    if (!uv_is_closing((uv_handle_t *)&ws->sweep))
+        uv_close((uv_handle_t *)&ws->sweep, NULL);
+}
+
+void agent_windows_free(struct agent_windows *ws)
+{
+    free(ws);
+}

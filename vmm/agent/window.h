@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* Windows: named terminals. A window keeps its ring of output while shells come and go; runs are
+ * commands in it, one at a time: a new one ends the one before. */
+#ifndef VMM_AGENT_WINDOW_H
+#define VMM_AGENT_WINDOW_H
+
+#include <jansson.h>
+
+#include "vmm/agent/agent.h"
+#include "vmm/agent/request.h"
+#include "vmm/agent/ring.h"
+
+#define AGENT_RING_BYTES      (1u << 20)
+#define AGENT_MAX_WINDOWS     128
+#define AGENT_DEFAULT_ROWS    24
+#define AGENT_DEFAULT_COLS    80
+#define AGENT_DEFAULT_IDLE_MS 600000
+
+struct agent_windows;
+struct agent_window;
+struct agent_run;
+
+enum agent_run_status { AGENT_RUNNING, AGENT_EXITED, AGENT_KILLED, AGENT_SHELL_GONE };
+
+/* What others may read of a run. */
+struct agent_run_view {
+    const char *id;
+    enum agent_run_status status;
+    uint64_t from, to; /* of its output in the window's stream; to grows while it runs */
+    bool has_code, by_exit;
+    int code;
+    bool shell_replaced;          /* a shell that did not come back was replaced to start it */
+    int64_t started_at, ended_at; /* wall ms; 0: not yet */
+};
+
+struct agent_window_listener {
+    struct agent_window_listener *next;
+    /* Bytes were added to the ring. */
+    void (*on_output)(struct agent_window_listener *l);
+    void (*on_input_drain)(struct agent_window_listener *l);
+    /* The window is closed; the listener is off the list already. */
+    void (*on_close)(struct agent_window_listener *l);
+};
+
+typedef void (*agent_run_cb)(struct agent_run *run, void *arg);
+
+TR_MUST_CHECK int agent_windows_new(struct agent *a, struct agent_windows **out);
+void agent_windows_stop(struct agent_windows *ws);
+void agent_windows_free(struct agent_windows *ws);
+/* A window without input and output for that long is closed unless a process besides its shell
+ * lives. */
+void agent_windows_set_idle(struct agent_windows *ws, int64_t ms);
+
+struct agent_window *agent_window_find(struct agent_windows *ws, const char *name);
+struct agent_window *agent_window_first(struct agent_windows *ws);
+struct agent_window *agent_window_next(struct agent_window *w);
+/* Find, or make with its shell. Returns 0 and *out (borrowed), UV_ENOSPC (too many) or a fault. */
+TR_MUST_CHECK int agent_window_open(struct agent_windows *ws, const char *name, int rows, int cols,
+                                    struct agent_window **out, struct err *err);
+/* End the whole tree. done (may be NULL) runs once it is gone. */
+void agent_window_close(struct agent_window *w, const char *reason, agent_run_cb done, void *arg);
+
+const char *agent_window_name(const struct agent_window *w);
+const struct agent_ring *agent_window_ring(const struct agent_window *w);
+struct agent_run *agent_window_run(struct agent_window *w); /* the last begun, or NULL */
+json_t *agent_window_json(struct agent_window *w);          /* new */
+size_t agent_window_input(struct agent_window *w, const void *data, size_t len);
+int agent_window_resize(struct agent_window *w, int rows, int cols);
+void agent_window_listen(struct agent_window *w, struct agent_window_listener *l);
+void agent_window_unlisten(struct agent_window *w, struct agent_window_listener *l);
+
+/* Start a command; whatever goes on in the window is ended first. Strings are copied, env is
+ * referenced. Returns 0 and *out: referenced, to be given back with agent_run_unref(). */
+TR_MUST_CHECK int agent_run_start(struct agent_window *w, const char *command, size_t len,
+                                  json_t *env, struct agent_run **out, struct err *err);
+void agent_run_view(const struct agent_run *run, struct agent_run_view *out);
+/* cb runs once when the run ends, not if it is given back before. One at a time. */
+void agent_run_on_end(struct agent_run *run, agent_run_cb cb, void *arg);
+void agent_run_ref(struct agent_run *run);
+void agent_run_unref(struct agent_run *run);
+
+const char *agent_run_status_name(enum agent_run_status status);
+
+#endif
