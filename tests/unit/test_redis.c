@@ -7,19 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <fcntl.h>
 #include <unistd.h>
+#include "redis_server.h"
 #include "transom/state.h"
 #include "vmm/state/redis_url.h"
 
 static uv_loop_t loop;
-static char dir[] = "/tmp/test-redis-XXXXXX";
-static char sock_path[64], url[80];
-static int tcp_port;
-static pid_t server = -1;
+static struct redis_server server;
 
 static struct tr_redis *redis;
 static int n_up, n_down, n_close, n_null, n_reply;
@@ -30,44 +25,6 @@ static enum { NOWHERE, IN_UP, IN_DOWN, IN_REPLY } close_in;
 #define RUN_UNTIL(cond)                                                                            \
     while (!(cond))                                                                                \
     ck_assert_msg(uv_run(&loop, UV_RUN_ONCE) != 0 || (cond), "loop ended early: %s", #cond)
-
-static int free_port(void)
-{
-    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(addr);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, len), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&addr, &len), 0);
-    close(fd);
-    return ntohs(addr.sin_port);
-}
-
-static void start_server(const char *password)
-{
-    char port[12];
-
-    snprintf(port, sizeof(port), "%d", tcp_port);
-    server = fork();
-    ck_assert_int_ge(server, 0);
-    if (server == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (freopen("/dev/null", "w", stdout) == NULL)
-            _exit(126);
-        execlp("redis-server", "redis-server", "--unixsocket", sock_path, "--port", port, "--bind",
-               "127.0.0.1", "--dir", dir, "--save", "", "--requirepass", password, (char *)NULL);
-        _exit(127);
-    }
-}
-
-static void kill_server(void)
-{
-    if (server <= 0)
-        return;
-    kill(server, SIGKILL);
-    waitpid(server, NULL, 0);
-    server = -1;
-}
 
 static void on_up(struct tr_redis *r, void *arg)
 {
@@ -145,11 +102,7 @@ static const char *ask(const char *a, const char *b, const char *c)
 static void setup(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    memcpy(dir, "/tmp/test-redis-XXXXXX", sizeof(dir));
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-    snprintf(sock_path, sizeof(sock_path), "%s/r.sock", dir);
-    snprintf(url, sizeof(url), "unix:%s", sock_path);
-    tcp_port = free_port();
+    redis_server_init(&server);
     n_up = n_down = n_close = n_null = n_reply = 0;
     close_in = NOWHERE;
     redis = NULL;
@@ -163,9 +116,7 @@ static void teardown(void)
     uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_ptr_null(redis);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
-    kill_server();
-    unlink(sock_path);
-    rmdir(dir);
+    redis_server_fini(&server);
 }
 
 START_TEST(commands_are_answered_in_order)
@@ -174,8 +125,8 @@ START_TEST(commands_are_answered_in_order)
     const char *set[] = {"SET", "k", bin};
     size_t len[] = {3, 1, sizeof(bin) - 1};
 
-    start_server("");
-    open_redis(url);
+    redis_server_start(&server, "");
+    open_redis(server.url);
     ck_assert_int_eq(command("PING", NULL, NULL), UV_ENOTCONN);
     RUN_UNTIL(n_up == 1);
     ck_assert_int_eq(tr_redis_command(redis, NULL, NULL, 3, set, len), 0);
@@ -193,10 +144,10 @@ END_TEST
 
 START_TEST(a_server_that_comes_and_goes)
 {
-    open_redis(url);
+    open_redis(server.url);
     RUN_UNTIL(n_down >= 3); /* keeps trying */
-    ck_assert_ptr_nonnull(strstr(last_down, sock_path));
-    start_server("");
+    ck_assert_ptr_nonnull(strstr(last_down, server.sock));
+    redis_server_start(&server, "");
     RUN_UNTIL(n_up == 1);
     for (int i = 1; i <= 3; i++) {
         const char *wait[] = {"BLPOP", "never", "0"};
@@ -205,12 +156,12 @@ START_TEST(a_server_that_comes_and_goes)
         ck_assert_int_eq(tr_redis_command(redis, on_reply, NULL, 3, wait, NULL), 0);
         ck_assert_int_eq(command("PING", NULL, NULL), 0);
         uv_run(&loop, UV_RUN_NOWAIT);
-        kill_server();
+        redis_server_kill(&server);
         RUN_UNTIL(n_down > down);
         ck_assert_int_eq(n_null, null + 2); /* each once, before on_down */
         ck_assert(!tr_redis_is_up(redis));
         ck_assert_int_eq(command("PING", NULL, NULL), UV_ENOTCONN);
-        start_server("");
+        redis_server_start(&server, "");
         RUN_UNTIL(n_up == 1 + i);
         ck_assert_str_eq(ask("PING", NULL, NULL), "PONG");
     }
@@ -240,8 +191,8 @@ static int n_calls(const char *name)
 
 START_TEST(scripts_survive_flush_and_restart)
 {
-    start_server("");
-    open_redis(url);
+    redis_server_start(&server, "");
+    open_redis(server.url);
     RUN_UNTIL(n_up == 1);
     for (int i = 1; i <= 3; i++) {
         run_script("2");
@@ -253,9 +204,9 @@ START_TEST(scripts_survive_flush_and_restart)
     ask("SCRIPT", "FLUSH", NULL);
     run_script("2");
     ck_assert_int_eq(last_int, 10);
-    kill_server();
+    redis_server_kill(&server);
     RUN_UNTIL(n_down > 0);
-    start_server("");
+    redis_server_start(&server, "");
     RUN_UNTIL(n_up == 2);
     run_script("5");
     ck_assert_int_eq(last_int, 5);
@@ -277,8 +228,8 @@ START_TEST(password_and_database)
 {
     char where[200];
 
-    start_server("s3cret:/@pass");
-    snprintf(where, sizeof(where), "redis://:wrongpassword@127.0.0.1:%d", tcp_port);
+    redis_server_start(&server, "s3cret:/@pass");
+    snprintf(where, sizeof(where), "redis://:wrongpassword@127.0.0.1:%d", server.tcp_port);
     open_redis(where);
     RUN_UNTIL(strstr(last_down, "WRONGPASS") != NULL);
     ck_assert_ptr_null(strstr(last_down, "wrongpassword"));
@@ -287,7 +238,7 @@ START_TEST(password_and_database)
     RUN_UNTIL(n_close == 1);
 
     snprintf(where, sizeof(where), "redis://default:s3cret%%3a%%2F%%40pass@localhost:%d/3",
-             tcp_port);
+             server.tcp_port);
     open_redis(where);
     RUN_UNTIL(n_up == 1);
     ck_assert_ptr_nonnull(strstr(ask("CLIENT", "INFO", NULL), " db=3 "));
@@ -300,19 +251,19 @@ START_TEST(refused_and_silent_servers_are_left_again)
     char where[64];
     int fd;
 
-    snprintf(where, sizeof(where), "redis://127.0.0.1:%d", tcp_port);
+    snprintf(where, sizeof(where), "redis://127.0.0.1:%d", server.tcp_port);
     open_redis(where);
     RUN_UNTIL(n_down >= 2);
     ck_assert_ptr_nonnull(strstr(last_down, "refused"));
     /* Somebody accepts, but says nothing. */
     fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
-    addr.sin_port = htons((uint16_t)tcp_port);
+    addr.sin_port = htons((uint16_t)server.tcp_port);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
     ck_assert_int_eq(listen(fd, 16), 0);
     RUN_UNTIL(strstr(last_down, "no answer") != NULL);
     close(fd);
-    start_server("");
+    redis_server_start(&server, "");
     RUN_UNTIL(n_up == 1);
 }
 END_TEST
@@ -324,10 +275,10 @@ START_TEST(closed_at_any_point_it_ends_once)
 
     close_in = _i < 4 ? (int)_i : NOWHERE;
     if (_i == 4) { /* a host name whose look-up is under way */
-        snprintf(where, sizeof(where), "redis://localhost:%d", tcp_port);
+        snprintf(where, sizeof(where), "redis://localhost:%d", server.tcp_port);
         open_redis(where);
     } else {
-        open_redis(url);
+        open_redis(server.url);
     }
     if (_i == 0 || _i == 4) {
         if (_i == 4)
@@ -335,7 +286,7 @@ START_TEST(closed_at_any_point_it_ends_once)
         tr_redis_close(redis);
         tr_redis_close(redis);
     } else if (_i != IN_DOWN) {
-        start_server("");
+        redis_server_start(&server, "");
         RUN_UNTIL(n_up == 1);
         if (_i == IN_REPLY || _i == 5) {
             for (; n < 10; n++)

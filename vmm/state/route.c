@@ -165,11 +165,23 @@ char *tr_route_encode(const struct tr_route *route)
                   tr_sandbox_state_name(route->state), "address", route->address, "port",
                   (int)route->port, "instance", (json_int_t)route->instance, "node", route->node,
                   "session", route->session, "owner", route->owner, "reason", route->reason);
-    char *text;
+    char *text = NULL;
+    size_t len;
 
     if (o == NULL)
         return NULL;
-    text = json_dumps(o, JSON_COMPACT);
+    /* Not json_dumps(): when its buffer cannot grow, jansson 2.14 goes on and leaves a hole. */
+    len = json_dumpb(o, NULL, 0, JSON_COMPACT);
+    if (len > 0)
+        text = malloc(len + 1);
+    if (text != NULL) {
+        if (json_dumpb(o, text, len, JSON_COMPACT) == len) {
+            text[len] = '\0';
+        } else {
+            free(text);
+            text = NULL;
+        }
+    }
     json_decref(o);
     return text;
 }
