@@ -100,6 +100,10 @@ static void parse_body(struct vmm_request *req)
     json_error_t fault;
 
     req->deadline_ms = 0;
+    if (!vmm_utf8_valid(req->raw, req->raw_len)) {
+        vmm_reply_error(req, 400, "the body is not UTF-8");
+        return;
+    }
     if (req->raw_len == 0) {
         req->body = json_object();
     } else {

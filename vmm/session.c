@@ -238,11 +238,13 @@ static int load_session(struct vmm_sessions *s, struct vmm_session *unused, cons
     char path[VMM_PATH_SIZE];
     json_t *record = NULL;
     struct err why = {0};
+    const char *id = strrchr(dir, '/') + 1;
     int r;
 
     (void)unused;
-    if (snprintf(path, sizeof(path), "%s/session.json", dir) >= (int)sizeof(path))
-        return 0;
+    if (!tr_label_valid(id, strlen(id)) ||
+        snprintf(path, sizeof(path), "%s/session.json", dir) >= (int)sizeof(path))
+        return 0; /* also what was set aside */
     session = calloc(1, sizeof(*session));
     if (session == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
@@ -250,14 +252,14 @@ static int load_session(struct vmm_sessions *s, struct vmm_session *unused, cons
     if (r == 0)
         r = parse_session(record, session, &why);
     json_decref(record);
-    if (r == 0 && strcmp(strrchr(dir, '/') + 1, session->id) != 0)
+    if (r == 0 && strcmp(id, session->id) != 0)
         r = tr_err_set(&why, -EBADMSG, "the record's id is not its folder's name");
     if (r != 0) {
         free(session);
         /* A folder without its record is a creation that was cut off: nothing was promised. */
         if (r == -ENOENT)
             return vmm_file_remove_tree(dir, err);
-        vmm_file_set_aside(path, &why);
+        vmm_file_set_aside(dir, &why);
         return 0;
     }
     snprintf(path, sizeof(path), "%s/sandboxes", dir);
