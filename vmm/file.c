@@ -136,8 +136,8 @@ int vmm_file_read_json(const char *path, size_t max, json_t **out, struct err *e
 {
     json_error_t fault;
     json_t *value;
-    size_t len;
-    char *text;
+    size_t len = 0;
+    char *text = NULL;
     int r;
 
     r = vmm_file_read(path, max, &text, &len, err);

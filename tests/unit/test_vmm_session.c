@@ -194,8 +194,8 @@ START_TEST(broken_records_are_kept_aside)
         "{\"id\":\"bbbbbbbbbbbbbbbb\",\"owner\":\"a\",\"name\":\"\",\"created_ms\":1}",
         "{\"id\":\"aaaaaaaaaaaaaaa6\",\"owner\":5,\"name\":\"\",\"created_ms\":1}",
         "{\"id\":\"aaaaaaaaaaaaaaa7\",\"owner\":\"a\",\"name\":\"\",\"created_ms\":-1}",
-        "{\"id\":\"aaaaaaaaaaaaaaa8\",\"id\":\"aaaaaaaaaaaaaaa8\",\"owner\":\"a\",\"name\":\"\","
-        "\"created_ms\":1}"};
+        ("{\"id\":\"aaaaaaaaaaaaaaa8\",\"id\":\"aaaaaaaaaaaaaaa8\",\"owner\":\"a\",\"name\":\"\","
+         "\"created_ms\":1}")};
     struct vmm_session *good = make("alice", "");
     char id[VMM_ID_LEN + 1], *huge = calloc(1, 70000);
 
