@@ -233,18 +233,6 @@ void http_req_free(struct http_req *req)
     free(req);
 }
 
-/* A server that needs no more of the request's body may answer in full and then reset the stream
- * with NO_ERROR (RFC 9113 section 8.1), which libcurl before 8.0 takes for a failure. */
-static bool is_whole(const struct http_req *req)
-{
-    curl_off_t expected = -1;
-
-    if (req->status == 204)
-        return true;
-    curl_easy_getinfo(req->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &expected);
-    return req->status >= 200 && expected >= 0 && (curl_off_t)req->body_len == expected;
-}
-
 /* Returns whether there was any. */
 static bool take_finished(struct http *http)
 {
@@ -262,8 +250,6 @@ static bool take_finished(struct http *http)
         curl_easy_getinfo(msg->easy_handle, CURLINFO_RESPONSE_CODE, &status);
         req->status = (int)status;
         req->code = (int)msg->data.result;
-        if (req->code == CURLE_HTTP2_STREAM && is_whole(req))
-            req->code = CURLE_OK;
         req->done = true;
         any = true;
     }
@@ -346,6 +332,9 @@ int http_explain(const struct http_req *req)
 
     if (req->too_long)
         return cli_fail(1, "the answer is longer than %d bytes", COLLECT_MAX);
+    /* libcurl before 8.0 drops an answer that comes with a reset, as an early one may. */
+    if (req->code == CURLE_HTTP2_STREAM && req->status >= 400)
+        return cli_fail(1, "refused with HTTP status %d%s", req->status, advice(req));
     switch (req->code) {
     case CURLE_OK:
         break;
