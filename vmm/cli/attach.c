@@ -22,7 +22,8 @@ struct attach {
     struct http_req *output, *input, *resize;
     char typed[INPUT_BYTES];
     size_t n_typed;
-    bool detached, input_over, resize_due, connected;
+    uint64_t at; /* next byte of the window to show; valid once placed */
+    bool detached, input_over, resize_due, placed;
     int write_error;
 };
 
@@ -30,7 +31,10 @@ static bool on_output(struct http_req *req, const uint8_t *data, size_t len)
 {
     struct attach *a = req->arg;
 
-    a->connected = true;
+    if (!a->placed)
+        a->at = req->from;
+    a->placed = true;
+    a->at += len;
     a->write_error = cli_write_all(STDOUT_FILENO, data, len);
     return a->write_error == 0;
 }
@@ -113,6 +117,21 @@ static void read_input(struct attach *a)
     }
 }
 
+static void follow(struct attach *a)
+{
+    char *path =
+        a->at > 0 ? cli_printf("%s/output?from=%llu&follow=1", a->path, (unsigned long long)a->at)
+                  : cli_printf("%s/output?follow=1", a->path);
+
+    http_req_free(a->output);
+    a->placed = false;
+    a->output = http_req_new(a->cli->http, "GET", path);
+    a->output->arg = a;
+    a->output->on_data = on_output;
+    http_start(a->output);
+    free(path);
+}
+
 static bool is_idle(const struct http_req *req)
 {
     return req == NULL || req->done;
@@ -125,7 +144,7 @@ static void exchange(struct attach *a, int signal_fd)
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = STDIN_FILENO, .events = POLLIN}};
 
-    while (!a->output->done) {
+    for (;;) {
         bool reading = !a->detached && !a->input_over && a->n_typed < sizeof(a->typed);
 
         if (is_idle(a->input) && a->n_typed > 0) {
@@ -142,6 +161,11 @@ static void exchange(struct attach *a, int signal_fd)
             read_input(a);
         while (term_next_signal(signal_fd) != 0)
             a->resize_due = true;
+        if (!a->output->done)
+            continue;
+        if (!http_ok(a->output) || a->write_error != 0)
+            return;
+        follow(a); /* we were too slow for the window's memory, or it closes (then 404 follows) */
     }
 }
 
@@ -150,7 +174,7 @@ int cmd_window_attach(struct cli *cli, int argc, char **argv)
     static const int signals[] = {SIGWINCH};
     const char *name = argc > 0 ? argv[0] : "main";
     struct attach a = {.cli = cli, .resize_due = true};
-    char *window = cli_encode(name), *path;
+    char *window = cli_encode(name);
     int signal_fd, status = 0;
 
     a.path = cli_sandbox_path(cli, "/windows/%s", window);
@@ -161,14 +185,9 @@ int cmd_window_attach(struct cli *cli, int argc, char **argv)
     }
     if (isatty(STDIN_FILENO))
         fprintf(stderr, "transom: attached to window %s; Ctrl-] detaches\n", name);
-    path = cli_printf("%s/output?follow=1", a.path);
-    a.output = http_req_new(cli->http, "GET", path);
-    a.output->arg = &a;
-    a.output->on_data = on_output;
-    free(path);
     signal_fd = term_signal_fd(signals, 1);
     term_raw();
-    http_start(a.output);
+    follow(&a);
     exchange(&a, signal_fd);
     term_restore();
     close(signal_fd);
@@ -176,10 +195,10 @@ int cmd_window_attach(struct cli *cli, int argc, char **argv)
         fprintf(stderr, "\ntransom: detached; window %s goes on\n", name);
     else if (a.write_error != 0)
         status = cli_fail(1, "output: %s", strerror(-a.write_error));
-    else if (!http_ok(a.output))
-        status = http_explain(a.output);
-    else
+    else if (a.output->status == 404)
         fprintf(stderr, "\ntransom: window %s was closed\n", name);
+    else
+        status = http_explain(a.output);
     http_req_free(a.output);
     http_req_free(a.input);
     http_req_free(a.resize);

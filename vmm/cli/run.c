@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* transom run: start the run, follow the window's output from where it began, and ask beside it
- * how it ended; stop when both the end is known and the output up to there was shown. */
+/* transom run: start the run; ask until it has begun, which tells where in the window's output it
+ * begins; follow the output from there, and ask beside it how it ended; stop when both the end is
+ * known and the output up to there was shown. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,9 +27,12 @@ struct run {
     const char *window;
     char *run_id;
     struct http_req *output, *question, *input;
-    uint64_t at, to; /* offsets in the window: next byte to show, end of the run */
-    bool at_known, ended, detached, told_url;
-    json_t *end; /* how it ended */
+    uint64_t at, to; /* offsets in the window: next byte to show, end of the run; valid once begun
+                        and ended */
+    bool begun, ended, detached, told_url;
+    bool placed;            /* the output under way: its first offset was looked at */
+    uint64_t followed_from; /* ... and where it was to begin */
+    json_t *end;            /* how it ended */
     int64_t asked_at, ended_at, interrupted_at;
     int n_interrupts, pending_interrupts;
     int write_error;
@@ -56,11 +60,11 @@ static bool on_output(struct http_req *req, const uint8_t *data, size_t len)
 {
     struct run *r = req->arg;
 
-    if (!r->at_known && req->from > r->at) {
+    if (!r->placed && req->from > r->at) {
         cli_fail(0, "%llu bytes of output are lost", (unsigned long long)(req->from - r->at));
         r->at = req->from;
     }
-    r->at_known = true;
+    r->placed = true;
     if (r->ended && r->at + len > r->to)
         len = r->to > r->at ? (size_t)(r->to - r->at) : 0;
     r->at += len;
@@ -73,6 +77,9 @@ static void follow(struct run *r)
     char *path =
         cli_printf("%s/output?from=%llu&follow=1", r->window_path, (unsigned long long)r->at);
 
+    http_req_free(r->output);
+    r->placed = false;
+    r->followed_from = r->at;
     r->output = http_req_new(r->cli->http, "GET", path);
     r->output->arg = r;
     r->output->on_data = on_output;
@@ -91,6 +98,14 @@ static void ask(struct run *r)
     free(path);
 }
 
+/* The run has begun: show what it says. */
+static void take_begin(struct run *r, const json_t *run)
+{
+    r->begun = true;
+    r->at = (uint64_t)json_integer_value(json_object_get(run, "from"));
+    follow(r);
+}
+
 static void take_end(struct run *r, const json_t *end)
 {
     r->end = json_deep_copy(end);
@@ -99,34 +114,38 @@ static void take_end(struct run *r, const json_t *end)
     r->to = (uint64_t)json_integer_value(json_object_get(end, "to"));
 }
 
+/* The window is closed or has gone on to other runs, and how ours ended is not known. */
+static void take_loss(struct run *r)
+{
+    json_t *killed = json_pack("{s:s}", "status", "killed");
+
+    take_end(r, killed);
+    json_decref(killed);
+}
+
 /* The answer to ask() came. Returns false when there is no more use in asking. */
 static bool take_answer(struct run *r)
 {
     json_t *window, *run;
 
     if (!http_ok(r->question)) {
-        if (r->question->status == 404) { /* closed under us */
-            window = json_pack("{s:s}", "status", "killed");
-            take_end(r, window);
-            json_decref(window);
-            return true;
-        }
-        return false;
+        if (r->question->status != 404)
+            return false;
+        take_loss(r);
+        return true;
     }
     window = json_loadb(r->question->body != NULL ? r->question->body : "", r->question->body_len,
                         0, NULL);
-    run = json_object_get(window, "run");
-    if (run == NULL)
-        run = json_object_get(window, "last_run");
+    run = json_object_get(window, "last_run");
     tell_url(r, run);
-    if (run != NULL && strcmp(cli_text(run, "run_id"), r->run_id) != 0) {
-        json_t *killed = json_pack("{s:s}", "status", "killed"); /* another one took the window */
-
-        take_end(r, killed);
-        json_decref(killed);
-    } else if (run != NULL && strcmp(cli_text(run, "status"), "running") != 0) {
-        take_end(r, run);
-    }
+    if (strcmp(cli_text(run, "run_id"), r->run_id) == 0) {
+        if (!r->begun)
+            take_begin(r, run);
+        if (strcmp(cli_text(run, "status"), "running") != 0)
+            take_end(r, run);
+    } else if (strcmp(cli_text(window, "run_id"), r->run_id) != 0) {
+        take_loss(r);
+    } /* else it waits for the shell, or for the run before it to end */
     json_decref(window);
     return true;
 }
@@ -166,7 +185,16 @@ static bool is_over(const struct run *r)
         return true;
     if (!r->ended)
         return false;
-    return r->at >= r->to || r->output->done || now_ms() - r->ended_at > LAST_OUTPUT_MS;
+    return !r->begun || r->at >= r->to || r->output->status == 404 ||
+           now_ms() - r->ended_at > LAST_OUTPUT_MS;
+}
+
+/* An output that ended although the run's has not: we were too slow, and the window's memory is
+ * short. Go on with what it still has. */
+static void resume_output(struct run *r)
+{
+    if (r->begun && http_ok(r->output) && r->write_error == 0 && r->at != r->followed_from)
+        follow(r);
 }
 
 /* Returns false when the manager was lost. */
@@ -177,6 +205,7 @@ static bool watch(struct run *r, int signal_fd)
     ask(r);
     while (!is_over(r)) {
         http_step(r->cli->http, fds, 1, r->question->done ? ASK_AGAIN_MS : 500);
+        resume_output(r);
         while (term_next_signal(signal_fd) != 0)
             take_interrupt(r);
         if (r->pending_interrupts > 0 && (r->input == NULL || r->input->done))
@@ -186,7 +215,7 @@ static bool watch(struct run *r, int signal_fd)
         if (r->asked_at >= 0) { /* not taken yet */
             if (!take_answer(r))
                 return false;
-            if (now_ms() - r->asked_at >= ASK_AGAIN_MS)
+            if (!r->begun || now_ms() - r->asked_at >= ASK_AGAIN_MS)
                 ask(r);
             else
                 r->asked_at = -1;
@@ -201,7 +230,7 @@ static int exit_status(struct run *r)
 {
     const char *status = cli_text(r->end, "status");
 
-    if (strcmp(status, "shell_gone") == 0)
+    if (strcmp(status, "shell_gone") == 0 && json_object_get(r->end, "exit_code") == NULL)
         cli_fail(1, "the window's shell ended; the next run gets a fresh one");
     if (strcmp(status, "killed") == 0 && json_object_get(r->end, "signal") == NULL)
         cli_fail(1, "the run was ended by another one, or its window was closed");
@@ -239,11 +268,11 @@ static int follow_run(struct run *r, const json_t *answer)
     bool in_touch;
 
     r->run_id = cli_encode(cli_text(answer, "run_id"));
-    r->at = (uint64_t)json_integer_value(json_object_get(answer, "from"));
-    if (strcmp(cli_text(answer, "status"), "running") != 0)
+    if (strcmp(cli_text(answer, "status"), "running") != 0) {
+        take_begin(r, answer);
         take_end(r, answer);
+    }
     signal_fd = term_signal_fd(interrupts, 1);
-    follow(r);
     in_touch = watch(r, signal_fd);
     close(signal_fd);
     if (r->detached)
