@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vmm/agent/agent.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -31,6 +32,18 @@ int64_t agent_uptime_ms(void)
 int64_t agent_wall_ms(void)
 {
     return now_ms(CLOCK_REALTIME);
+}
+
+json_t *agent_time_json(int64_t wall_ms)
+{
+    time_t seconds = wall_ms / 1000;
+    char text[64];
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    snprintf(text, sizeof(text), "%04d-%02d-%02dT%02d:%02d:%02d.%03dZ", tm.tm_year + 1900,
+             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, (int)(wall_ms % 1000));
+    return json_string(text);
 }
 
 int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *options,

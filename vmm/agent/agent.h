@@ -62,5 +62,7 @@ void agent_free(struct agent *a);
 int64_t agent_uptime_ms(void);
 /* Milliseconds of wall time. */
 int64_t agent_wall_ms(void);
+/* "2026-11-29T20:14:33.123Z", new. */
+json_t *agent_time_json(int64_t wall_ms);
 
 #endif

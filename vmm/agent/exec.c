@@ -482,9 +482,9 @@ void agent_exec_handle_list(struct agent_request *req)
 
     for (struct exec *x = req->agent->execs->list; x != NULL; x = x->next) {
         if (!x->finished)
-            json_array_append_new(list, json_pack("{s:s,s:i,s:s,s:I}", "id", x->id, "pid",
+            json_array_append_new(list, json_pack("{s:s,s:i,s:s,s:o}", "id", x->id, "pid",
                                                   (int)x->pid, "user", x->user, "started_at",
-                                                  (json_int_t)x->started_at));
+                                                  agent_time_json(x->started_at)));
     }
     agent_request_answer(req, 200, json_pack("{s:o}", "execs", list));
 }

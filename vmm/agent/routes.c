@@ -2,6 +2,7 @@
 /* Every path the agent answers. */
 #include "vmm/agent/event.h"
 #include "vmm/agent/exec.h"
+#include "vmm/agent/files_api.h"
 #include "vmm/agent/hello.h"
 #include "vmm/agent/request.h"
 #include "vmm/agent/tunnel.h"
@@ -23,6 +24,10 @@ const struct agent_route agent_routes[] = {
     {"GET", "/v1/windows/*/output", 0, false, agent_window_handle_output},
     {"POST", "/v1/windows/*/input", 0, false, agent_window_handle_input},
     {"POST", "/v1/windows/*/resize", AGENT_JSON_LIMIT, false, agent_window_handle_resize},
+    {"GET", "/v1/files", 0, false, agent_files_handle_get},
+    {"PUT", "/v1/files", 0, false, agent_files_handle_put},
+    {"DELETE", "/v1/files", 0, false, agent_files_handle_delete},
+    {"GET", "/v1/files/list", 0, false, agent_files_handle_list},
     {"CONNECT", "/connect", 0, false, agent_tunnel_handle},
 };
 const size_t agent_n_routes = sizeof(agent_routes) / sizeof(agent_routes[0]);

@@ -660,11 +660,11 @@ json_t *agent_window_json(struct agent_window *w)
     struct agent_run *run = w->waiting != NULL ? w->waiting : w->run;
     bool busy = w->waiting != NULL || is_active(w->run);
     json_t *obj =
-        json_pack("{s:s,s:i,s:b,s:I,s:I,s:I,s:I,s:i,s:i}", "name", w->name, "pid",
+        json_pack("{s:s,s:i,s:b,s:o,s:o,s:I,s:I,s:i,s:i}", "name", w->name, "pid",
                   w->shell != NULL ? (int)agent_shell_pid(w->shell) : 0, "busy", busy, "created_at",
-                  (json_int_t)w->created_at, "last_activity_at", (json_int_t)w->active_wall, "from",
-                  (json_int_t)agent_ring_begin(&w->ring), "to", (json_int_t)w->ring.end, "rows",
-                  w->rows, "cols", w->cols);
+                  agent_time_json(w->created_at), "last_activity_at",
+                  agent_time_json(w->active_wall), "from", (json_int_t)agent_ring_begin(&w->ring),
+                  "to", (json_int_t)w->ring.end, "rows", w->rows, "cols", w->cols);
 
     if (busy && obj != NULL)
         json_object_set_new(obj, "run_id", json_string(run->id));

@@ -59,9 +59,9 @@ static json_t *run_json(struct agent_run *run, const char *window)
     if (v.shell_replaced)
         json_object_set_new(obj, "shell_replaced", json_true());
     if (v.started_at != 0)
-        json_object_set_new(obj, "started_at", json_integer(v.started_at));
+        json_object_set_new(obj, "started_at", agent_time_json(v.started_at));
     if (v.ended_at != 0)
-        json_object_set_new(obj, "ended_at", json_integer(v.ended_at));
+        json_object_set_new(obj, "ended_at", agent_time_json(v.ended_at));
     return obj;
 }
 
