@@ -38,7 +38,7 @@ require_programs()
 {
     local missing='' pair
     for pair in mmdebstrap:mmdebstrap mkfs.erofs:erofs-utils cpio:cpio jq:jq lz4:lz4 zstd:zstd xz:xz-utils \
-        npm:npm python3:python3 setpriv:util-linux unshare:util-linux; do
+        npm:npm strip:binutils python3:python3 setpriv:util-linux unshare:util-linux; do
         command -v "${pair%%:*}" >/dev/null || missing+=" ${pair#*:}"
     done
     [ -z "$missing" ] || fail "programs are missing; run: apt-get install$missing"

@@ -8,7 +8,8 @@ keep_days=7
 # Is a file of the folder $1 open in any process? Machines hold their root file system open.
 is_open()
 {
-    find /proc/[0-9]*/fd -lname "$1/*" -print -quit 2>/dev/null | grep -q .
+    # find's own status says only that processes ended meanwhile.
+    [ -n "$(find /proc/[0-9]*/fd -lname "$1/*" -print -quit 2>/dev/null || true)" ]
 }
 
 # Called with the cache locked.
