@@ -1,5 +1,5 @@
 """Try to reach places; arguments: JSON [[kind, address, port], ...] with kind tcp, udp or ping.
-Prints JSON [true, ...]: whether anything came back. All at once, under one limit."""
+Prints JSON [true, ...]: whether a connection was made, or an answer came. All at once, under one limit."""
 import json
 import socket
 import subprocess
@@ -10,9 +10,8 @@ LIMIT = 8
 
 
 def tcp(address, port):
-    with socket.create_connection((address, port), LIMIT) as sock:
-        sock.settimeout(LIMIT)
-        return sock.recv(16) != b""
+    socket.create_connection((address, port), LIMIT).close()
+    return True
 
 
 def udp(address, port):
