@@ -102,15 +102,16 @@ static void on_half_closed(struct gw_timer *timer)
         gw_timer_start(&c->w->t_half, &c->timer, on_half_closed);
 }
 
-/* A peer that has closed, not only shut down, answers a probe with a reset once its kernel has
- * forgotten the connection. */
+/* A client that has closed altogether looks the same as one that has only shut down, until it is
+ * sent something: the next body bytes, or a probe. Its kernel answers probes like a living one for
+ * net.ipv4.tcp_fin_timeout (60 s), and with a reset after that. */
 static void watch_half_closed(struct gw_client *c)
 {
-    int on = 1, seconds = 10;
+    int fd = gw_sock_fd(&c->sock), on = 1, seconds = 5;
 
-    setsockopt(gw_sock_fd(&c->sock), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-    setsockopt(gw_sock_fd(&c->sock), IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
-    setsockopt(gw_sock_fd(&c->sock), IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof(seconds));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof(seconds));
     gw_timer_start(&c->w->t_half, &c->timer, on_half_closed);
 }
 

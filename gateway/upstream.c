@@ -366,6 +366,7 @@ static void take_body(struct gw_upstream *u, char *p, size_t n, size_t plain)
         if (plain == 0)
             result = gw_body_decode(&u->body, p, n, w->opt->limits.head_bytes, &part);
         if (result == GW_BODY_ERROR) {
+            (void)x->front_ops->body(x, p, part.plain, false); /* as far as it made sense */
             fail(u, 502, "bad_response", "malformed chunked body");
             return;
         }
