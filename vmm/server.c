@@ -73,14 +73,14 @@ static int find_target(struct vmm_request *req)
             vmm_reply_empty(req, 204);
             return -1;
         }
-        vmm_reply_error(req, 404, "there is no such session");
+        vmm_reply_error(req, 404, "there is no session %.64s", req->params[0]);
         return -1;
     }
     if (strstr(path, "{n}") == NULL)
         return 0;
     req->sandbox = vmm_session_sandbox(req->session, req->params[1]);
     if (req->sandbox == NULL) {
-        vmm_reply_error(req, 404, "the session has no sandbox of that name");
+        vmm_reply_error(req, 404, "the session has no sandbox named %.64s", req->params[1]);
         return -1;
     }
     return 0;
@@ -115,7 +115,7 @@ static void parse_body(struct vmm_request *req)
         }
     }
     if (!json_is_object(req->body)) {
-        vmm_reply_error(req, 422, "the body must be a JSON object");
+        vmm_reply_error(req, 400, "the body must be a JSON object");
         return;
     }
     if (vmm_check_members(req->body, req->endpoint->members, &err) != 0) {
