@@ -36,7 +36,7 @@ static struct agent_window *find(struct agent_request *req)
     struct agent_window *w = name != NULL ? agent_window_find(req->agent->windows, name) : NULL;
 
     if (name != NULL && w == NULL)
-        agent_request_error(req, 404, NULL, "no such window");
+        agent_request_error(req, 404, NULL, "no such window: %.64s", name);
     return w;
 }
 
