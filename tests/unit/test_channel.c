@@ -541,6 +541,34 @@ START_TEST(repeated_hello_changes_nothing_a_new_one_begins_anew)
 }
 END_TEST
 
+START_TEST(a_new_host_does_not_wait_for_what_the_old_one_left)
+{
+    static uint8_t buf[1 << 20];
+    uint8_t hello[17] = "\x01"
+                        "aaaaaaaaaaaaaaaa";
+    size_t n;
+    int fd[2];
+
+    sockets(fd);
+    ck_assert_int_eq(setsockopt(fd[0], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+    open_side(&guest, fd[0], false, false);
+    ck_assert_int_eq(write(fd[1], hello, 17), 17);
+    RUN_UNTIL(guest.n_open == 1);
+    say(&guest, 1 << 20);
+    ck_assert(guest.full);
+    ck_assert_uint_gt(guest.sent, 256 << 10);
+    hello[1] = 'b';
+    ck_assert_int_eq(write(fd[1], hello, 17), 17);
+    RUN_UNTIL(guest.n_open == 2);
+    hello[0] = 3;
+    for (n = 0; n < 17 || memcmp(buf + n - 17, hello, 17) != 0;)
+        n += slurp(fd[1], buf + n, 1, 1);
+    ck_assert_uint_lt(n, 100 << 10);
+    close(fd[1]);
+    RUN_UNTIL(guest.n_close == 1);
+}
+END_TEST
+
 /* ---- ends ---- */
 
 START_TEST(closed_at_any_point_it_ends_once)
@@ -629,6 +657,7 @@ int main(void)
     tcase_add_test(tc, no_host_is_waited_out_without_spinning);
     tcase_add_test(tc, hello_is_repeated_until_answered_with_its_nonce);
     tcase_add_test(tc, repeated_hello_changes_nothing_a_new_one_begins_anew);
+    tcase_add_test(tc, a_new_host_does_not_wait_for_what_the_old_one_left);
     tcase_add_loop_test(tc, closed_at_any_point_it_ends_once, 0, 25);
     tcase_add_test(tc, lost_wire_is_reported_to_the_writer);
     tcase_add_test(tc, what_cannot_be_polled_is_refused);

@@ -294,6 +294,53 @@ START_TEST(streams_that_end_early_give_the_session_window_back)
 }
 END_TEST
 
+static void on_data_reset(struct tr_h2_stream *st, const uint8_t *data, size_t len, void *arg)
+{
+    (void)data;
+    (void)len;
+    (void)arg;
+    tr_h2_reset(st, NGHTTP2_CANCEL);
+}
+
+static void on_request_reset(struct tr_h2 *h2, struct tr_h2_stream *st,
+                             const struct tr_h2_head *head, bool end, void *arg)
+{
+    static const struct tr_h2_stream_cbs cbs = {.on_data = on_data_reset};
+
+    (void)h2;
+    (void)head;
+    (void)end;
+    (void)arg;
+    tr_h2_stream_set(st, &cbs, NULL);
+}
+
+START_TEST(a_reset_inside_a_frame_gives_the_rest_of_it_back)
+{
+    struct tr_h2_options o = {.session_window = 100000};
+
+    pair.server.on_request = on_request_reset;
+    reopen(NULL, &o);
+    pair_run(&pair);
+    for (int i = 0; i < 30; i++) {
+        struct tr_h2_stream *st = request("/", false, &creq);
+        bool moved = true;
+
+        write_all(st, 16000);
+        tr_h2_run(pair.client.h2);
+        while (moved) {
+            moved = pair_deliver(&pair.client, &pair.server, 1000);
+            moved = pair_deliver(&pair.server, &pair.client, 1000) || moved;
+        }
+        ck_assert_int_eq(creq.n_close, i + 1);
+    }
+    pair.server.on_request = on_request_record;
+    request("/", false, &creq);
+    write_all(creq.st, 90000);
+    pair_run(&pair);
+    ck_assert_uint_eq(sreq.body_len, 90000);
+}
+END_TEST
+
 /* ---- ends of streams ---- */
 
 START_TEST(reset_is_reported_later_and_once)
@@ -935,6 +982,7 @@ int main(void)
     tcase_add_test(tc, a_full_queue_says_stop_and_drains_once);
     tcase_add_test(tc, a_full_transport_is_offered_nothing);
     tcase_add_test(tc, streams_that_end_early_give_the_session_window_back);
+    tcase_add_test(tc, a_reset_inside_a_frame_gives_the_rest_of_it_back);
     tcase_add_test(tc, reset_is_reported_later_and_once);
     tcase_add_test(tc, reset_does_not_wait_for_a_full_transport);
     tcase_add_test(tc, no_error_before_the_end_is_no_good_end);

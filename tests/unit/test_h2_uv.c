@@ -311,6 +311,7 @@ END_TEST
 
 /* A raw peer of the client (or of the server): bytes by hand. */
 static int raw = -1;
+static size_t raw_have; /* bytes read and not looked at yet */
 
 static void open_raw(bool is_server, uint64_t ping_ms, struct end *e)
 {
@@ -320,17 +321,15 @@ static void open_raw(bool is_server, uint64_t ping_ms, struct end *e)
     ck_assert_int_eq(
         tr_h2_conn_open(stream_of(fd[0]), is_server, NULL, ping_ms, &conn_cbs, e, &e->conn), 0);
     raw = fd[1];
+    raw_have = 0;
 }
 
 /* Turn the loop until the raw peer has seen a frame of that type; its payload goes to out. */
 static void raw_expect(uint8_t type, uint8_t *out, bool skip_preface)
 {
-    static uint8_t buf[65536];
-    static size_t have;
+    static uint8_t buf[1 << 18];
     size_t at = skip_preface ? 24 : 0;
-
-    if (skip_preface)
-        have = 0;
+    size_t have = raw_have;
     for (;;) {
         ssize_t n = recv(raw, buf + have, sizeof(buf) - have, MSG_DONTWAIT);
 
@@ -346,8 +345,8 @@ static void raw_expect(uint8_t type, uint8_t *out, bool skip_preface)
                 memcpy(out, buf + at + 9, len);
             at += 9 + len;
             if (t == type) {
-                have -= at;
-                memmove(buf, buf + at, have);
+                raw_have = have - at;
+                memmove(buf, buf + at, raw_have);
                 return;
             }
         }
@@ -427,6 +426,33 @@ START_TEST(a_peer_that_does_not_read_costs_bounded_memory_and_time)
     ck_assert_int_eq(server.status, UV_ETIMEDOUT);
     ck_assert_int_eq(down.n_close, 1);
     close(fd[1]);
+}
+END_TEST
+
+START_TEST(what_is_queued_leaves_before_the_end)
+{
+    static const uint8_t hello[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                   "\0\0\0\4\0\0\0\0\0"
+                                   "\0\0\6\1\5\0\0\0\1\x82\x86\x84\x41\1m";
+    uv_stream_t *stream;
+    int fd[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fd), 0);
+    ck_assert_int_eq(setsockopt(fd[0], SOL_SOCKET, SO_SNDBUF, &(int){4096}, sizeof(int)), 0);
+    stream = stream_of(fd[0]);
+    ck_assert_int_eq(tr_h2_conn_open(stream, true, NULL, 0, &conn_cbs, &server, &server.conn), 0);
+    ck_assert_int_eq(write(fd[1], hello, sizeof(hello) - 1), sizeof(hello) - 1);
+    RUN_UNTIL(down.st != NULL); /* the answer fills the window of 65,535 bytes */
+    ck_assert_uint_gt(uv_stream_get_write_queue_size(stream), 0);
+    ck_assert_int_eq(write(fd[1], "\0\0\1\6\0\0\0\0\0x", 10), 10);
+    RUN_UNTIL(tr_h2_conn_session(server.conn) == NULL);
+    ck_assert_int_eq(server.n_close, 0);
+    raw = fd[1];
+    raw_have = 0;
+    raw_expect(7, NULL, false);
+    RUN_UNTIL(server.n_close == 1);
+    ck_assert_int_eq(server.status, UV_EPROTO);
+    close(raw);
 }
 END_TEST
 
@@ -678,6 +704,7 @@ int main(void)
     tcase_add_test(tc, lost_peer_closes_streams_then_the_connection);
     tcase_add_test(tc, a_broken_peer_is_told_why);
     tcase_add_test(tc, a_peer_that_does_not_read_costs_bounded_memory_and_time);
+    tcase_add_test(tc, what_is_queued_leaves_before_the_end);
     tcase_add_test(tc, a_silent_peer_is_given_up);
     tcase_add_test(tc, a_quiet_peer_that_answers_is_kept);
     tcase_add_test(tc, a_pause_of_our_own_is_not_the_peers_silence);

@@ -140,7 +140,7 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
     default:
         break;
     }
-    return h2_alive(h2) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE; /* stops the feed, nothing else */
+    return 0;
 }
 
 static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t stream_id, const uint8_t *data,
@@ -151,8 +151,8 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t stream_id, 
 
     (void)flags;
     if (!h2_alive(h2))
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
-    if (st == NULL) {
+        return NGHTTP2_ERR_CALLBACK_FAILURE; /* stops the feed, nothing else */
+    if (st == NULL) { /* the rest of a frame in whose middle we ended the stream */
         (void)nghttp2_session_consume_connection(ng, len);
         return 0;
     }
@@ -162,7 +162,7 @@ static int on_data_chunk(nghttp2_session *ng, uint8_t flags, int32_t stream_id, 
     }
     st->unconsumed += len;
     st->cbs.on_data(st, data, len, st->arg);
-    return h2_alive(h2) ? 0 : NGHTTP2_ERR_CALLBACK_FAILURE;
+    return 0;
 }
 
 /* NO_ERROR is how a server says that it needs no more of the request; before the end of what we
