@@ -210,6 +210,7 @@ START_TEST(scripts_survive_flush_and_restart)
     RUN_UNTIL(n_up == 2);
     run_script("5");
     ck_assert_int_eq(last_int, 5);
+    ck_assert_int_eq(n_calls("evalsha"), 0); /* a new server is sent the text unasked: in order */
     run_script("5");
     ck_assert_int_eq(last_int, 10);
     {

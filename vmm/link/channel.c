@@ -35,6 +35,7 @@ struct tr_channel {
     int fd_in, fd_out;
     bool host, serial;
     uv_poll_t poll_in, poll_out; /* poll_out only when the descriptors differ */
+    int events_in, events_out;   /* what they watch for: changing it costs two system calls */
     uv_timer_t timer;            /* host: HELLO again; guest: no host, look again */
     uv_idle_t later;             /* what a call from outside leads to */
     int n_open;
@@ -385,7 +386,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     if (ch->ending)
         return;
     if (status != 0) {
-        /* EPOLLERR without more: the next read or write names the fault. */
+        /* libuv watches no more, and does not say why: the next read names the fault. */
+        *(poll == &ch->poll_in ? &ch->events_in : &ch->events_out) = 0;
         on_readable(ch);
         if (!ch->ending && !ch->hung_up)
             end_later(ch, status);
@@ -399,11 +401,16 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         watch(ch);
 }
 
-static void poll_for(struct tr_channel *ch, uv_poll_t *poll, int events)
+static void poll_for(struct tr_channel *ch, uv_poll_t *poll, int *now, int events)
 {
-    int r = events == 0 ? uv_poll_stop(poll) : uv_poll_start(poll, events, on_poll);
+    int r;
 
-    if (r != 0)
+    if (*now == events)
+        return;
+    r = events == 0 ? uv_poll_stop(poll) : uv_poll_start(poll, events, on_poll);
+    if (r == 0)
+        *now = events;
+    else
         end_later(ch, r);
 }
 
@@ -415,10 +422,10 @@ static void watch(struct tr_channel *ch)
     if (ch->closing)
         return;
     if (ch->split) {
-        poll_for(ch, &ch->poll_in, in);
-        poll_for(ch, &ch->poll_out, out);
+        poll_for(ch, &ch->poll_in, &ch->events_in, in);
+        poll_for(ch, &ch->poll_out, &ch->events_out, out);
     } else {
-        poll_for(ch, &ch->poll_in, in | out);
+        poll_for(ch, &ch->poll_in, &ch->events_in, in | out);
     }
 }
 

@@ -24,6 +24,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 
 static void watch(struct watcher *w, int events)
 {
+    if (w->events == events)
+        return;
     w->events = events;
     if (events == 0)
         uv_poll_stop(&w->poll);
