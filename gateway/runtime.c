@@ -30,6 +30,16 @@
     "compile with -DH2O_USE_LIBUV=0: the library is the evloop flavour, the headers default to uv"
 #endif
 
+#ifdef __SANITIZE_ADDRESS__
+/* libh2o recycles memory per thread and has no call that gives it back when a thread ends: a few
+ * chunks per worker, at the end of the process. */
+const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void) /* NOLINT(bugprone-reserved-identifier) */
+{
+    return "leak:h2o_mem_alloc_recycle\n";
+}
+#endif
+
 /* Errors of the system are ours: UV_E* match negative errno on Linux. */
 static int sys_error(void)
 {
