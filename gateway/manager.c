@@ -5,6 +5,7 @@
  * stream's window bounds them. */
 #include "gateway/manager.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
@@ -511,7 +512,7 @@ static void connect_manager(struct gw_manager *m)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
-    strncpy(addr.sun_path, m->w->opt->edge_socket, sizeof(addr.sun_path) - 1);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", m->w->opt->edge_socket);
     m->connecting = true;
     if (gw_sock_connect(m->w->loop, &m->sock, (struct sockaddr *)&addr, sizeof(addr),
                         on_connected) != 0) {
