@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "vmm/net/dnsmasq.h"
 #include "vmm/net/range.h"
 #include "vmm/net/rules.h"
 
@@ -244,6 +245,34 @@ START_TEST(the_mark_is_found_in_the_right_table)
 }
 END_TEST
 
+START_TEST(name_servers_know_whom_to_ask)
+{
+    static const char *const servers[] = {"10.0.0.1#5353", "10.0.0.2"};
+    struct dnsmasq_options options = {.dir = "/d",
+                                      .name = "n",
+                                      .netns = "x",
+                                      .listen = "10.9.0.2",
+                                      .port = 53,
+                                      .servers = servers,
+                                      .n_servers = 2};
+    char *text = dnsmasq_config(&options, "nobody");
+
+    ck_assert_ptr_nonnull(strstr(text, "\nuser=nobody\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nlisten-address=10.9.0.2\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nport=53\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nno-resolv\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nserver=10.0.0.1#5353\nserver=10.0.0.2\n"));
+    free(text);
+    options.n_servers = 0;
+    text = dnsmasq_config(&options, "");
+    ck_assert_ptr_nonnull(strstr(text, "\nresolv-file=/etc/resolv.conf\n"));
+    ck_assert_ptr_null(strstr(text, "no-resolv"));
+    ck_assert_ptr_null(strstr(text, "user="));
+    ck_assert_ptr_nonnull(strstr(text, "\nno-daemon\n"));
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("vmm/net");
@@ -260,6 +289,7 @@ int main(void)
     tcase_add_test(tc, namespace_rules_are_as_they_were);
     tcase_add_test(tc, host_rules_are_as_they_were);
     tcase_add_test(tc, elements_are_added_and_removed);
+    tcase_add_test(tc, name_servers_know_whom_to_ask);
     tcase_add_test(tc, the_mark_is_found_in_the_right_table);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);

@@ -9,6 +9,7 @@
 #include <linux/if_tun.h>
 #include <limits.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -339,10 +340,15 @@ static int prepare(const struct vm_spec *spec, const char *root, struct qemu_pla
 
 static int become_qemu(const struct vm_spec *spec, const struct qemu_places *p, struct err *err)
 {
+    struct pollfd manager = {.fd = control};
     char **argv = qemu_args(spec, p);
 
     if (argv == NULL)
         return tr_err_set(err, UV_ENOMEM, "out of memory");
+    if (poll(&manager, 1, 0) == 1) { /* hung up: nobody waits for this machine any more */
+        qemu_args_free(argv);
+        return tr_err_set(err, UV_ECANCELED, "the manager has ended");
+    }
     keep(p->qmp_fd);
     keep(p->agent_fd);
     keep(p->root_fd);

@@ -55,10 +55,9 @@ char *dnsmasq_config(const struct dnsmasq_options *o, const char *user)
         return NULL;
     (void)fprintf(f,
                   "# Written by transom-vmm at each start.\n"
-                  "keep-in-foreground\n"
+                  "%s%s\n"
                   "log-facility=-\n"
                   "pid-file=\n"
-                  "user=%s\n"
                   "port=%u\n"
                   "listen-address=%s\n"
                   "except-interface=lo\n"
@@ -67,7 +66,8 @@ char *dnsmasq_config(const struct dnsmasq_options *o, const char *user)
                   "domain-needed\n"
                   "cache-size=1000\n"
                   "dns-forward-max=500\n",
-                  user, o->port, o->listen);
+                  user[0] != '\0' ? "keep-in-foreground\nuser=" : "no-daemon", user, o->port,
+                  o->listen);
     if (o->n_servers > 0) {
         (void)fputs("no-resolv\n", f);
         /* Guests have no IPv6: an answer they cannot use only costs them a try. */
@@ -84,18 +84,17 @@ char *dnsmasq_config(const struct dnsmasq_options *o, const char *user)
     return text;
 }
 
-/* The user it drops to. In a user namespace that does not map nobody, it has to stay what it is. */
+/* The user it drops to. In a user namespace that does not map nobody it cannot become another one:
+ * "", and it stays what it is, which its debugging mode allows. */
 static const char *drop_user(void)
 {
     unsigned long inside, outside, count;
-    const char *user = "root";
+    const char *user = "";
     FILE *f;
 
-    if (geteuid() != 0)
-        return "nobody"; /* ignored by dnsmasq */
-    f = fopen("/proc/self/uid_map", "re");
+    f = geteuid() == 0 ? fopen("/proc/self/uid_map", "re") : NULL;
     if (f == NULL)
-        return "nobody";
+        return "";
     while (fscanf(f, "%lu %lu %lu", &inside, &outside, &count) == 3)
         if (USER_NOBODY >= inside && USER_NOBODY - inside < count)
             user = "nobody";

@@ -21,7 +21,8 @@ struct dnsmasq_options {
     size_t n_servers;
 };
 
-/* Text of the configuration file (malloc'ed), NULL when out of memory. */
+/* Text of the configuration file (malloc'ed), NULL when out of memory. user "": stay what we are.
+ */
 char *dnsmasq_config(const struct dnsmasq_options *options, const char *user);
 
 typedef void (*dnsmasq_cb)(int status, const struct err *err, void *arg);

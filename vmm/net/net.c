@@ -325,6 +325,7 @@ static int take_names(struct net *net, const struct net_options *o, struct err *
                           o->name);
     (void)snprintf(net->name, sizeof(net->name), "%s", o->name);
     (void)snprintf(net->veth, sizeof(net->veth), "trm-%08xh", hash_of(o->name));
+    net->metric = 1000000 + hash_of(o->name) % 1000000;
     (void)snprintf(net->table, sizeof(net->table), "transom_%s", o->name);
     for (i = 0; net->table[i] != '\0'; i++)
         if (net->table[i] == '-') /* nft names have none; a dot is not in ours */

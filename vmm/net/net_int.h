@@ -56,7 +56,8 @@ struct net {
     uv_loop_t *loop;
     uv_async_t wake; /* runs the queue outside of the caller's stack */
     char name[33], veth[16], table[48];
-    char *dir; /* run_dir/net */
+    unsigned metric; /* of the unreachable route beside the manager: tells it from other nodes' */
+    char *dir;       /* run_dir/net */
     char *dns[NET_DNS_MAX];
     size_t n_dns;
     struct range range;

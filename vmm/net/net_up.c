@@ -81,10 +81,11 @@ static int up_host_links(struct net *net, struct op *op)
                    "addr replace %s/30 dev %s\n"
                    "link set dev %s up\n"
                    "route replace %s/%u via %s dev %s src %s proto " NET_PROTOCOL "\n"
-                   "route replace unreachable %s/%u metric " NET_METRIC " proto " NET_PROTOCOL "\n",
+                   "route replace unreachable %s/%u metric %u proto " NET_PROTOCOL "\n",
                    range_text(net->range.host, host), net->veth, net->veth,
                    range_text(net->range.base, base), net->range.prefix,
-                   range_text(net->range.ns, ns), net->veth, host, base, net->range.prefix);
+                   range_text(net->range.ns, ns), net->veth, host, base, net->range.prefix,
+                   net->metric);
     return net_ip(net, op, false, false, batch);
 }
 
@@ -353,8 +354,8 @@ static int down_links(struct net *net, struct op *op)
     if (if_nametoindex(net->veth) != 0)
         n = snprintf(batch, sizeof(batch), "link del dev %s\n", net->veth);
     (void)snprintf(batch + n, sizeof(batch) - (size_t)n,
-                   "route del unreachable %s/%u metric " NET_METRIC " proto " NET_PROTOCOL "\n",
-                   range_text(net->range.base, base), net->range.prefix);
+                   "route del unreachable %s/%u metric %u proto " NET_PROTOCOL "\n",
+                   range_text(net->range.base, base), net->range.prefix, net->metric);
     return net_ip(net, op, false, true, batch);
 }
 
