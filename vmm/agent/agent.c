@@ -88,8 +88,10 @@ void agent_stop(struct agent *a)
         agent_systemd_stop(a->systemd);
     if (a->ports != NULL)
         agent_ports_stop(a->ports);
-    if (a->groups != NULL)
+    if (a->groups != NULL) {
+        agent_groups_kill(a->groups); /* what finished commands left behind, too */
         agent_groups_close(a->groups);
+    }
     if (a->reaper != NULL)
         agent_reaper_close(a->reaper);
 }

@@ -37,7 +37,8 @@ struct agent_group {
     int procs_fd;
     pid_t leader;
     bool itself;
-    uint64_t since; /* start time, in clock ticks since boot */
+    pid_t *others; /* of the leader's descendants, those that were there before */
+    size_t n_others;
 };
 
 static int write_file(const char *dir, const char *name, const char *text)
@@ -191,6 +192,7 @@ void agent_group_free(struct agent_group *g)
         while (*p != g)
             p = &(*p)->next;
         *p = g->next;
+        free(g->others);
         free(g);
         return;
     }
@@ -219,9 +221,23 @@ int agent_group_procs_fd(const struct agent_group *g)
 
 void agent_group_set_leader(struct agent_group *g, pid_t leader, bool itself)
 {
+    struct agent_proc_set set;
+    size_t n;
+
     g->leader = leader;
     g->itself = itself;
-    g->since = itself ? 0 : agent_proc_now_ticks();
+    if (itself || g->groups->cgroups)
+        return;
+    free(g->others);
+    agent_proc_set_init(&set, leader, false);
+    do {
+        n = set.n;
+        agent_proc_set_grow(&set);
+    } while (set.n > n);
+    g->others = set.pids;
+    g->n_others = set.n;
+    set.pids = NULL;
+    agent_proc_set_fini(&set);
 }
 
 void agent_group_move(struct agent_group *g, pid_t pid)
@@ -281,7 +297,9 @@ static size_t walk(struct agent_group *g, int signum)
 
     if (g->leader <= 0)
         return 0;
-    agent_proc_set_init(&set, g->leader, g->itself, g->since);
+    agent_proc_set_init(&set, g->leader, g->itself);
+    set.others = g->others;
+    set.n_others = g->n_others;
     do {
         n = set.n;
         agent_proc_set_grow(&set);

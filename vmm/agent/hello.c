@@ -23,6 +23,7 @@
 #include "vmm/agent/net.h"
 #include "vmm/agent/port.h"
 #include "vmm/agent/systemd.h"
+#include "vmm/agent/window.h"
 
 #define MAX_ENTROPY  512
 #define MAX_DNS      4
@@ -32,6 +33,7 @@ struct hello {
     const char *instance, *label, *hostname, *public_hostname, *public_url; /* borrowed, not NULL */
     json_t *env;                                                            /* borrowed or NULL */
     int64_t time_ns;                                                        /* 0: not given */
+    int64_t window_idle_ms;
     uint8_t *entropy;
     size_t entropy_len;
     bool has_net;
@@ -118,6 +120,7 @@ static bool parse(struct agent_request *req, json_t *body, struct hello *h)
     memset(h, 0, sizeof(*h));
     h->instance = h->label = h->public_hostname = h->public_url = "";
     h->hostname = "transom";
+    h->window_idle_ms = AGENT_DEFAULT_IDLE_MS;
     if (!agent_json_int(req, body, "api", 1, INT64_C(1) << 31, &api) ||
         !agent_json_string(req, body, "label", &h->label) ||
         !agent_json_string(req, body, "hostname", &h->hostname) ||
@@ -125,6 +128,7 @@ static bool parse(struct agent_request *req, json_t *body, struct hello *h)
         !agent_json_string(req, body, "public_url", &h->public_url) ||
         !agent_json_string(req, body, "entropy_b64", &entropy) ||
         !agent_json_int(req, body, "time_ns", 0, INT64_MAX, &h->time_ns) ||
+        !agent_json_int(req, body, "window_idle_ms", 1, INT64_C(1) << 40, &h->window_idle_ms) ||
         !agent_json_env(req, body, "env", &h->env) ||
         !parse_net(req, json_object_get(body, "net"), h))
         return false;
@@ -345,6 +349,7 @@ void agent_hello_handle(struct agent_request *req)
             r = keep(a, &h, body);
         if (r == 0) {
             a->greeted = true;
+            agent_windows_set_idle(a->windows, h.window_idle_ms);
             agent_systemd_start(a->systemd);
             agent_event(a, "hello",
                         json_pack("{s:s,s:s}", "instance", a->id.instance, "label", a->id.label));

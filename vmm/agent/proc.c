@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 bool agent_proc_parse_stat(const char *text, struct agent_proc *out)
@@ -44,21 +43,11 @@ bool agent_proc_read(pid_t pid, struct agent_proc *out)
     return agent_proc_parse_stat(text, out);
 }
 
-uint64_t agent_proc_now_ticks(void)
-{
-    long hz = sysconf(_SC_CLK_TCK);
-    struct timespec ts;
-
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    return (uint64_t)ts.tv_sec * (uint64_t)hz + (uint64_t)ts.tv_nsec / (1000000000u / (uint64_t)hz);
-}
-
-void agent_proc_set_init(struct agent_proc_set *s, pid_t leader, bool itself, uint64_t since)
+void agent_proc_set_init(struct agent_proc_set *s, pid_t leader, bool itself)
 {
     memset(s, 0, sizeof(*s));
     s->leader = leader;
     s->itself = itself;
-    s->since = since;
 }
 
 static bool contains(const pid_t *list, size_t n, pid_t pid)
@@ -94,7 +83,7 @@ static bool belongs(const struct agent_proc_set *s, const struct agent_proc *p)
 {
     if (p->pid == s->leader)
         return s->itself;
-    if (p->state == 'Z' || p->start < s->since || p->pid == getpid())
+    if (p->state == 'Z' || contains(s->others, s->n_others, p->pid) || p->pid == getpid())
         return false;
     /* Session 0 is the kernel's; a session of ours is never that of the agent itself. */
     return p->ppid == s->leader || p->session == s->leader || contains(s->pids, s->n, p->ppid) ||

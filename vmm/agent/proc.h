@@ -20,19 +20,17 @@ struct agent_proc {
 bool agent_proc_parse_stat(const char *text, struct agent_proc *out);
 /* Returns false when there is no such process. */
 bool agent_proc_read(pid_t pid, struct agent_proc *out);
-/* The time a process started now would carry (rounded down). */
-uint64_t agent_proc_now_ticks(void);
-
 /* What descends from leader or is in its session, or in the session of such a process. */
 struct agent_proc_set {
     pid_t leader;
-    uint64_t since;
     bool itself;
+    const pid_t *others; /* borrowed: processes that are not meant, and their number */
+    size_t n_others;
     pid_t *pids;
     pid_t *sessions;
     size_t n, cap;
 };
-void agent_proc_set_init(struct agent_proc_set *s, pid_t leader, bool itself, uint64_t since);
+void agent_proc_set_init(struct agent_proc_set *s, pid_t leader, bool itself);
 /* Look through /proc once; n grows by what was found. Zombies are left out. */
 void agent_proc_set_grow(struct agent_proc_set *s);
 void agent_proc_set_fini(struct agent_proc_set *s);

@@ -79,7 +79,7 @@ struct agent_shell {
 
 static void remove_dir(struct agent_shell *sh)
 {
-    static const char *const names[] = {"status", "command", "command.new"};
+    static const char *const names[] = {"status", "command", "command.new", "trap"};
     char path[320];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -163,10 +163,17 @@ static void on_hold(uv_timer_t *timer)
     agent_marker_flush(&sh->marker, &marker_cbs, sh);
 }
 
+static bool read_terminal(struct agent_shell *sh);
+
 static void on_last(uv_timer_t *timer)
 {
     struct agent_shell *sh = timer->data;
 
+    /* Timers come before descriptors: after a pause of our own there may be more. */
+    if (read_terminal(sh)) {
+        start_timer(&sh->last, on_last, LAST_WORDS_MS);
+        return;
+    }
     agent_marker_flush(&sh->marker, &marker_cbs, sh);
     finish(sh);
 }
@@ -267,11 +274,14 @@ static void on_master(uv_poll_t *poll, int status, int events)
 
 /* ---- kicks ---- */
 
+static void read_status(struct agent_shell *sh);
+
 static void on_sleep(uv_timer_t *timer)
 {
     struct agent_shell *sh = timer->data;
     struct agent_proc p;
 
+    read_status(sh);
     if (sh->exited || sh->begun == sh->posted)
         return;
     if (sh->n_sleeps++ < SLEEP_TRIES && agent_proc_read(sh->pid, &p) && p.state != 'S')
@@ -279,8 +289,6 @@ static void on_sleep(uv_timer_t *timer)
     else
         kill(sh->pid, SIGINT);
 }
-
-static void read_status(struct agent_shell *sh);
 
 static void on_kick(uv_timer_t *timer)
 {
@@ -477,8 +485,17 @@ int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command, 
         return r;
     sh->posted = seq;
     sh->n_kicks = 0;
-    start_timer(&sh->kick, on_kick, 0);
+    /* At once, so that it comes before the signals which end what the shell waits for. */
+    if (sh->hello && !sh->exited)
+        kill(sh->pid, SIGWINCH);
+    start_timer(&sh->kick, on_kick, KICK_MS);
     return 0;
+}
+
+void agent_shell_read(struct agent_shell *sh)
+{
+    read_terminal(sh);
+    read_status(sh);
 }
 
 bool agent_shell_has_started(const struct agent_shell *sh)
@@ -540,13 +557,17 @@ static int make_nonce(char *out)
     return 0;
 }
 
+/* By a rename: another window's shell may be reading it just now. */
 static int write_hooks(const char *path)
 {
     size_t len = (size_t)(agent_window_bash_end - agent_window_bash);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    int r = fd < 0 ? -errno : 0;
+    char next[320];
+    int fd, r;
 
-    if (r == 0 && write(fd, agent_window_bash, len) != (ssize_t)len)
+    snprintf(next, sizeof(next), "%s.new", path);
+    fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
+    r = fd < 0 ? -errno : 0;
+    if (r == 0 && (write(fd, agent_window_bash, len) != (ssize_t)len || rename(next, path) != 0))
         r = -errno;
     if (fd >= 0)
         close(fd);

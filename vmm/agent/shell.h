@@ -39,6 +39,8 @@ TR_MUST_CHECK int agent_shell_open(struct agent *a, struct agent_group *group, i
  * that. */
 TR_MUST_CHECK int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command,
                                    size_t len, const char *shown, const json_t *env);
+/* Take in what is there now; callbacks run. Timers use it before they judge. */
+void agent_shell_read(struct agent_shell *sh);
 /* Are the user's start-up files through? */
 bool agent_shell_has_started(const struct agent_shell *sh);
 

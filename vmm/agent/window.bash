@@ -7,7 +7,7 @@ for __transom_command in ~/.bash_profile ~/.bash_login ~/.profile; do
     [[ -r $__transom_command ]] && { . "$__transom_command"; break; }
 done
 __transom_seq=0 __transom_run= __transom_status=0 __transom_count= __transom_err= __transom_command=
-__transom_flags= __transom_jump= __transom_shown= __transom_set= __transom_env=() __transom_old=()
+__transom_flags= __transom_jump= __transom_shown= __transom_set= __transom_in= __transom_env=() __transom_old=()
 
 # $? for the command that is about to be evaluated.
 __transom_return() { return "$1"; }
@@ -25,9 +25,11 @@ __transom_quiet() {
 # Runs on a signal: is a new command waiting? Then whatever is going on must be left for the top
 # level, which asks __transom_before. From a command ("b": a typed one, as the agent sees it) that is
 # done here and now, so that nothing behind it runs. From the prompt it takes an interrupt that the
-# agent sends, since the line editor cleans up only after one that reaches it while it waits.
+# agent sends, since the line editor cleans up only after one that reaches it while it waits; where
+# interrupts are ignored, it has to do without.
 __transom_kick() {
-    local message flags=$-
+    [[ ! $__transom_in ]] || return 0 # it is looked at anyway, or will be asked again
+    local message trap flags=$-
     set +eaux
     builtin mapfile -d '' -n 2 -t message <"$__transom_dir/command"
     if [[ ${message[0]-} == "$__transom_seq" ]]; then
@@ -35,6 +37,9 @@ __transom_kick() {
         return 0
     fi
     __transom_jump=${message[0]}${message[1]}
+    builtin trap -p INT >"$__transom_dir/trap"
+    builtin read -r trap <"$__transom_dir/trap"
+    [[ $trap != "trap -- '' "* ]] || __transom_jump+=b
     [[ $__transom_flags ]] || __transom_quiet "$flags"
     PROMPT_COMMAND[7070]=$__transom_hook
 }
@@ -64,11 +69,13 @@ __transom_end() { # status [cut]
 __transom_before() {
     local flags=$-
     set +eaux
+    __transom_in=1
     [[ $__transom_flags ]] || __transom_quiet "$flags"
     local status=$1 count='\#' message name i IFS=$' \t\n'
     count=${count@P} __transom_jump=
     if [[ $__transom_run ]]; then
         __transom_end "$status" cut
+        command stty "$__transom_modes" </dev/tty # what was cut short could not put them back
         __transom_shown=
     elif [[ $count != "$__transom_count" ]]; then # something was typed
         __transom_status=$status __transom_shown=
@@ -103,7 +110,7 @@ __transom_before() {
     __transom_shown=
     builtin printf '%s\n\e_transom;%s;S%s\e\\' "${message[3]}" "$__transom_nonce" "$__transom_run" >/dev/tty
     builtin printf 'start %s\n' "$__transom_run" >"$__transom_dir/status"
-    __transom_set='__transom_flags=; '
+    __transom_set='__transom_in= __transom_flags=; '
     if [[ $__transom_flags ]]; then
         __transom_set+="set -$__transom_flags; "
     fi
@@ -115,6 +122,7 @@ __transom_before() {
 __transom_after() {
     local flags=$- cmd i
     set +eaux
+    __transom_in=1
     # Still set: not even the first line could be parsed.
     [[ $__transom_flags ]] || __transom_quiet "$flags"
     __transom_end "$1"
@@ -131,13 +139,15 @@ __transom_after() {
 __transom_hook='{ __transom_before "$?"; } 2>/dev/null
 if [[ $__transom_err ]]; then exec 2>&"$__transom_err" {__transom_err}>&-; __transom_err=; fi
 if [[ $__transom_run ]]; then eval "$__transom_set$__transom_command"; { __transom_after "$?"; } 2>/dev/null; fi
+__transom_in=
 if [[ $__transom_flags ]]; then eval "__transom_flags=; set -$__transom_flags"; fi'
 # The line editor says that it was interrupted; nobody asked for that.
 __transom_trap='{ __transom_kick; } 2>/dev/null
 if [[ $__transom_jump ]]; then
-    if [[ ! $__transom_err ]]; then exec {__transom_err}>&2 2>/dev/null; fi
+    if [[ ! $__transom_err && ! /dev/fd/2 -ef /dev/null ]]; then exec {__transom_err}>&2 2>/dev/null; fi
     if [[ $__transom_jump == *b* || $__transom_run ]]; then builtin trap - INT; builtin kill -INT $$; fi
     builtin printf "kicked %s\n" "$__transom_jump" >"$__transom_dir/status"
 fi'
+__transom_modes=$(stty -g </dev/tty)
 __transom_install
 builtin printf 'hello %s\n' "$$" >"$__transom_dir/status"

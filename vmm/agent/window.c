@@ -245,8 +245,15 @@ static void on_start(uint64_t seq, void *arg)
 static void on_no_mark(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
+    uint64_t end = w->ring.end;
 
-    if (is_active(w->run) && w->run->told) {
+    if (w->shell != NULL)
+        agent_shell_read(w->shell);
+    if (!is_active(w->run) || !w->run->told)
+        return;
+    if (w->ring.end != end) { /* still coming */
+        start_timer(&w->mark_timer, on_no_mark, MARK_MS);
+    } else {
         w->run->mark_to = w->run->mark_from = true;
         w->run->view.to = w->ring.end;
         end_if_complete(w->run);
@@ -380,6 +387,8 @@ static void on_not_back(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
 
+    if (w->shell != NULL)
+        agent_shell_read(w->shell);
     if (w->waiting == NULL || w->shell == NULL)
         return;
     log_warn("a window's shell did not come back and is replaced");
