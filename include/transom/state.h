@@ -66,8 +66,9 @@ TR_MUST_CHECK int tr_redis_open(uv_loop_t *loop, const char *url, const struct t
                                 void *arg, struct tr_redis **out, struct err *err);
 void tr_redis_close(struct tr_redis *r);
 bool tr_redis_is_up(const struct tr_redis *r);
-/* Send one command. cb may be NULL; else it runs exactly once, never before this returns.
- * Returns 0; UV_ENOTCONN when down (cb never runs); UV_ENOMEM. */
+/* Send one command. A connection on which no reply comes for 30 s while some are due is dropped, so
+ * blocking commands must block for less. cb may be NULL; else it runs exactly once, never before
+ * this returns. Returns 0; UV_ENOTCONN when down (cb never runs); UV_ENOMEM. */
 TR_MUST_CHECK int tr_redis_command(struct tr_redis *r, tr_redis_reply_cb cb, void *arg, int argc,
                                    const char **argv, const size_t *argv_len);
 /* Run a Lua script by EVALSHA, with EVAL when the server does not know it yet. sha is cached by

@@ -126,6 +126,31 @@ void pair_close(struct h2_pair *pair)
     pair->client.out = pair->server.out = (struct wire){0};
 }
 
+const struct tr_h2_field *pair_get_fields(const char *path, size_t *n)
+{
+    static struct tr_h2_field f[4];
+
+    f[0] = TR_H2_FIELD(":method", "GET");
+    f[1] = TR_H2_FIELD(":scheme", "http");
+    f[2] = TR_H2_FIELD(":authority", "test");
+    f[3] = TR_H2_FIELD(":path", path);
+    *n = 4;
+    return f;
+}
+
+void pair_write(struct tr_h2_stream *st, size_t len)
+{
+    static const uint8_t zeros[10000];
+
+    while (len > 0) {
+        size_t n = len < sizeof(zeros) ? len : sizeof(zeros);
+
+        if (tr_h2_write(st, zeros, n) < 0)
+            abort();
+        len -= n;
+    }
+}
+
 static void on_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool end, void *arg)
 {
     struct record *rec = arg;

@@ -38,6 +38,10 @@ void pair_run(struct h2_pair *pair);
 /* One step of one side: what it has to say goes to the other, in pieces of at most piece bytes. */
 bool pair_deliver(struct side *from, struct side *to, size_t piece);
 void pair_close(struct h2_pair *pair);
+/* The four fields of a GET (static memory). */
+const struct tr_h2_field *pair_get_fields(const char *path, size_t *n);
+/* Queue len zero bytes on a stream. */
+void pair_write(struct tr_h2_stream *st, size_t len);
 
 /* A stream's events, recorded. */
 struct record {

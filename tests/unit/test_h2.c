@@ -15,23 +15,11 @@ static struct record creq, sreq; /* what the client and the server saw of "the" 
 static int n_requests;
 static char seen_path[256];
 
-static const struct tr_h2_field *get_fields(const char *path, size_t *n)
-{
-    static struct tr_h2_field f[4];
-
-    f[0] = TR_H2_FIELD(":method", "GET");
-    f[1] = TR_H2_FIELD(":scheme", "http");
-    f[2] = TR_H2_FIELD(":authority", "test");
-    f[3] = TR_H2_FIELD(":path", path);
-    *n = 4;
-    return f;
-}
-
 static struct tr_h2_stream *request(const char *path, bool end, struct record *rec)
 {
     struct tr_h2_stream *st = NULL;
     size_t n;
-    const struct tr_h2_field *f = get_fields(path, &n);
+    const struct tr_h2_field *f = pair_get_fields(path, &n);
 
     ck_assert_int_eq(tr_h2_request(pair.client.h2, f, n, end, &record_cbs, rec, &st), 0);
     rec->st = st;
@@ -169,14 +157,6 @@ static void reopen(const struct tr_h2_options *client, const struct tr_h2_option
     ck_assert_int_eq(pair_open(&pair, client, server), 0);
 }
 
-static void write_all(struct tr_h2_stream *st, size_t len)
-{
-    static const uint8_t zeros[10000];
-
-    for (; len > 0; len -= len < sizeof(zeros) ? len : sizeof(zeros))
-        ck_assert_int_ge(tr_h2_write(st, zeros, len < sizeof(zeros) ? len : sizeof(zeros)), 0);
-}
-
 START_TEST(the_peer_sends_no_more_than_the_window)
 {
     struct tr_h2_options o = {.stream_window = 70000, .session_window = 100000};
@@ -188,12 +168,12 @@ START_TEST(the_peer_sends_no_more_than_the_window)
     pair_run(&pair); /* settings first */
     sreq.hold = true;
     a = request("/a", false, &creq);
-    write_all(a, 500000);
+    pair_write(a, 500000);
     pair_run(&pair);
     server_a = sreq.st;
     ck_assert_uint_eq(sreq.held, 70000);
     b = request("/b", false, &other);
-    write_all(b, 500000);
+    pair_write(b, 500000);
     pair_run(&pair); /* both streams are recorded in sreq; the second gets what the session has */
     ck_assert_uint_eq(sreq.held, 100000);
     tr_h2_stream_consume(server_a, 60000);
@@ -213,7 +193,7 @@ START_TEST(a_full_queue_says_stop_and_drains_once)
     reopen(&o, NULL);
     st = request("/", false, &creq);
     ck_assert_int_eq(tr_h2_write(st, "x", 1), 1);
-    write_all(st, 19998);
+    pair_write(st, 19998);
     ck_assert_int_eq(tr_h2_write(st, "x", 1), 0);
     ck_assert_uint_eq(tr_h2_stream_queued(st), 20000);
     ck_assert_int_eq(creq.n_drain, 0);
@@ -235,7 +215,7 @@ START_TEST(a_full_transport_is_offered_nothing)
     pair_run(&pair);
     pair.server.out.limit = 50000;
     ck_assert_int_eq(tr_h2_respond(sreq.st, 200, NULL, 0, false), 0);
-    write_all(sreq.st, 200000);
+    pair_write(sreq.st, 200000);
     tr_h2_end(sreq.st, NULL, 0);
     tr_h2_run(pair.server.h2);
     len = pair.server.out.len;
@@ -261,7 +241,7 @@ START_TEST(streams_that_end_early_give_the_session_window_back)
         struct tr_h2_stream *st = request("/", false, &creq);
 
         sreq.hold = true;
-        write_all(st, 80000);
+        pair_write(st, 80000);
         pair_run(&pair);
         ck_assert_uint_eq(sreq.held, 60000);
         switch (i % 4) {
@@ -325,7 +305,7 @@ START_TEST(a_reset_inside_a_frame_gives_the_rest_of_it_back)
         struct tr_h2_stream *st = request("/", false, &creq);
         bool moved = true;
 
-        write_all(st, 16000);
+        pair_write(st, 16000);
         tr_h2_run(pair.client.h2);
         while (moved) {
             moved = pair_deliver(&pair.client, &pair.server, 1000);
@@ -335,7 +315,7 @@ START_TEST(a_reset_inside_a_frame_gives_the_rest_of_it_back)
     }
     pair.server.on_request = on_request_record;
     request("/", false, &creq);
-    write_all(creq.st, 90000);
+    pair_write(creq.st, 90000);
     pair_run(&pair);
     ck_assert_uint_eq(sreq.body_len, 90000);
 }
@@ -347,7 +327,7 @@ START_TEST(reset_is_reported_later_and_once)
 {
     struct tr_h2_stream *st = request("/", false, &creq);
 
-    write_all(st, 50000);
+    pair_write(st, 50000);
     pair.client.woken = false;
     tr_h2_reset(st, NGHTTP2_INTERNAL_ERROR);
     ck_assert_int_eq(creq.n_close, 0);
@@ -377,7 +357,7 @@ START_TEST(reset_does_not_wait_for_a_full_transport)
     pair_run(&pair);
     pair.server.out.limit = 1;
     ck_assert_int_eq(tr_h2_respond(sreq.st, 200, NULL, 0, false), 0);
-    write_all(sreq.st, 100000);
+    pair_write(sreq.st, 100000);
     tr_h2_run(pair.server.h2);
     ck_assert(pair.server.out.full);
     tr_h2_reset(sreq.st, NGHTTP2_CANCEL);
@@ -394,7 +374,7 @@ START_TEST(no_error_before_the_end_is_no_good_end)
     request("/", false, &creq);
     pair_run(&pair);
     ck_assert_int_eq(tr_h2_respond(sreq.st, 200, NULL, 0, false), 0);
-    write_all(sreq.st, 10);
+    pair_write(sreq.st, 10);
     pair_run(&pair);
     tr_h2_reset(sreq.st, NGHTTP2_NO_ERROR);
     pair_run(&pair);
@@ -591,7 +571,7 @@ START_TEST(what_may_not_be_sent_is_refused)
 
     request("/", true, &creq);
     pair_run(&pair);
-    memcpy(f, get_fields("/", &n), 4 * sizeof(f[0]));
+    memcpy(f, pair_get_fields("/", &n), 4 * sizeof(f[0]));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert_int_eq(tr_h2_respond(sreq.st, 200, &bad[i], 1, true), -EINVAL);
         f[4] = bad[i];
@@ -617,7 +597,7 @@ static void request_with(const struct tr_h2_field *extra, size_t n_extra, bool e
     static struct tr_h2_field f[1000];
     size_t n;
 
-    memcpy(f, get_fields("/", &n), 4 * sizeof(f[0]));
+    memcpy(f, pair_get_fields("/", &n), 4 * sizeof(f[0]));
     for (size_t i = 0; i < n_extra; i++)
         f[4 + i] = extra[n_extra == 1 ? 0 : i];
     ck_assert_int_eq(
@@ -725,15 +705,15 @@ START_TEST(connect_and_extended_connect)
     }
     ck_assert_str_eq(seen_protocol, _i == 2 ? "websocket" : "");
     ck_assert_int_eq(creq.status, 200);
-    write_all(creq.st, 100);
-    write_all(sreq.st, 200);
+    pair_write(creq.st, 100);
+    pair_write(sreq.st, 200);
     pair_run(&pair);
     ck_assert_uint_eq(sreq.body_len, 100);
     ck_assert_uint_eq(creq.body_len, 200);
     tr_h2_end(creq.st, NULL, 0); /* half closed: the other direction goes on */
     pair_run(&pair);
     ck_assert_int_eq(sreq.n_end, 1);
-    write_all(sreq.st, 300);
+    pair_write(sreq.st, 300);
     tr_h2_end(sreq.st, NULL, 0);
     pair_run(&pair);
     ck_assert_uint_eq(creq.body_len, 500);
@@ -760,7 +740,7 @@ START_TEST(the_peers_limit_of_streams_is_kept)
         request("/", true, &rec[i]);
     }
     ck_assert(!tr_h2_can_request(pair.client.h2));
-    f = get_fields("/", &n);
+    f = pair_get_fields("/", &n);
     ck_assert_int_eq(tr_h2_request(pair.client.h2, f, n, true, &record_cbs, &rec[3], &st), -EAGAIN);
     ck_assert_uint_eq(tr_h2_n_streams(pair.client.h2), 3);
     tr_h2_reset(rec[0].st, NGHTTP2_CANCEL);
@@ -814,158 +794,6 @@ START_TEST(rapid_resets_end_the_session)
 }
 END_TEST
 
-/* ---- calls from inside callbacks ---- */
-
-enum where { W_REQUEST, W_HEAD, W_DATA, W_END, W_DRAIN, W_CLOSE, W_PONG, N_WHERE };
-enum what { DO_FREE, DO_ABORT, DO_ABORT_LATER, DO_RESET, DO_SHUTDOWN, DO_RUN, N_WHAT };
-
-static struct {
-    enum where where;
-    enum what what;
-    bool server; /* whose callback */
-    int n_done;
-} act;
-
-static void do_act(enum where where, bool server, struct tr_h2_stream *st)
-{
-    struct side *s = server ? &pair.server : &pair.client;
-
-    if (act.where != where || act.server != server || act.n_done > 0 || s->h2 == NULL)
-        return;
-    act.n_done++;
-    switch (act.what) {
-    case DO_FREE:
-        tr_h2_free(s->h2);
-        s->h2 = NULL;
-        break;
-    case DO_ABORT:
-        tr_h2_abort(s->h2, -EIO, "test");
-        break;
-    case DO_ABORT_LATER:
-        tr_h2_abort_later(s->h2, -EIO, "test");
-        break;
-    case DO_RESET:
-        if (st != NULL)
-            tr_h2_reset(st, NGHTTP2_CANCEL);
-        break;
-    case DO_SHUTDOWN:
-        tr_h2_shutdown(s->h2);
-        break;
-    default:
-        tr_h2_writable(s->h2);
-        break;
-    }
-}
-
-struct actor {
-    struct record rec;
-    bool server;
-};
-static struct actor ca, sa[8];
-static int n_sa;
-
-static void act_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool end, void *arg)
-{
-    record_cbs.on_head(st, head, end, arg);
-    do_act(W_HEAD, ((struct actor *)arg)->server, st);
-    ck_assert_str_eq(tr_h2_head_get(head, "x-a"), "1"); /* still there */
-}
-
-static void act_data(struct tr_h2_stream *st, const uint8_t *data, size_t len, void *arg)
-{
-    record_cbs.on_data(st, data, len, arg);
-    do_act(W_DATA, ((struct actor *)arg)->server, st);
-}
-
-static void act_end(struct tr_h2_stream *st, const struct tr_h2_head *trailers, void *arg)
-{
-    struct actor *a = arg;
-
-    record_cbs.on_end(st, trailers, arg);
-    do_act(W_END, a->server, st);
-    if (a->server) {
-        struct tr_h2_field f = TR_H2_FIELD("x-a", "1");
-
-        if (tr_h2_respond(st, 200, &f, 1, false) == 0 && tr_h2_write(st, "abc", 3) >= 0)
-            tr_h2_end(st, &f, 1);
-    }
-}
-
-static void act_drain(struct tr_h2_stream *st, void *arg)
-{
-    record_cbs.on_drain(st, arg);
-    do_act(W_DRAIN, ((struct actor *)arg)->server, st);
-}
-
-static void act_close(struct tr_h2_stream *st, uint32_t code, void *arg)
-{
-    record_cbs.on_close(st, code, arg);
-    do_act(W_CLOSE, ((struct actor *)arg)->server, st);
-}
-
-static const struct tr_h2_stream_cbs act_cbs = {act_head, act_data, act_end, act_drain, act_close};
-
-static void on_request_act(struct tr_h2 *h2, struct tr_h2_stream *st, const struct tr_h2_head *head,
-                           bool end, void *arg)
-{
-    struct actor *a = &sa[n_sa++];
-
-    (void)h2;
-    (void)end;
-    (void)arg;
-    ck_assert_ptr_eq(tr_h2_stream_session(st), h2);
-    a->server = true;
-    a->rec.st = st;
-    tr_h2_stream_set(st, &act_cbs, a);
-    ck_assert_ptr_eq(tr_h2_stream_arg(st), a);
-    do_act(W_REQUEST, true, st);
-    ck_assert_str_eq(head->path, "/");
-}
-
-static void act_pong(int status, void *arg)
-{
-    (void)status;
-    do_act(W_PONG, arg != NULL, NULL);
-}
-
-START_TEST(any_call_from_any_callback)
-{
-    struct tr_h2_options o = {.stream_high_water = 1000};
-    struct tr_h2_field f[4];
-    size_t n;
-    bool meets = true;
-
-    act.where = (enum where)(_i % N_WHERE);
-    act.what = (enum what)(_i / N_WHERE % N_WHAT);
-    act.server = _i / N_WHERE / N_WHAT == 1;
-    act.n_done = 0;
-    n_sa = 0;
-    memset(&ca, 0, sizeof(ca));
-    memset(sa, 0, sizeof(sa));
-    pair.server.on_request = on_request_act;
-    reopen(&o, &o);
-    memcpy(f, get_fields("/", &n), sizeof(f));
-    ck_assert_int_eq(tr_h2_request(pair.client.h2, f, n, false, &act_cbs, &ca, &ca.rec.st), 0);
-    ck_assert_int_ge(tr_h2_ping(pair.client.h2, act_pong, NULL), 0);
-    ck_assert_int_ge(tr_h2_ping(pair.server.h2, act_pong, &act), 0);
-    write_all(ca.rec.st, 2000);
-    tr_h2_end(ca.rec.st, NULL, 0);
-    pair_run(&pair);
-    if ((act.where == W_HEAD && act.server) || (act.where == W_REQUEST && !act.server) ||
-        (act.where == W_DRAIN && act.server))
-        meets = false;
-    ck_assert_int_eq(act.n_done, meets ? 1 : 0);
-    pair_close(&pair);
-    ck_assert_int_eq(ca.rec.n_close, 1);
-    for (int i = 0; i < n_sa; i++)
-        ck_assert_int_eq(sa[i].rec.n_close, 1);
-    ck_assert_int_le(pair.client.n_over, 1);
-    ck_assert_int_le(pair.server.n_over, 1);
-    record_clear(&ca.rec);
-    record_clear(&sa[0].rec);
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("link/h2");
@@ -1000,7 +828,6 @@ int main(void)
     tcase_add_test(tc, the_peers_limit_of_streams_is_kept);
     tcase_add_loop_test(tc, floods_end_the_session_in_bounded_memory, 0, 2);
     tcase_add_test(tc, rapid_resets_end_the_session);
-    tcase_add_loop_test(tc, any_call_from_any_callback, 0, N_WHERE * N_WHAT * 2);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);

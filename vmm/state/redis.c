@@ -8,12 +8,12 @@
 
 #include <arpa/inet.h>
 #include <hiredis/async.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include "vmm/state/redis_loop.h"
+#include "vmm/state/redis_script.h"
 #include "vmm/state/redis_url.h"
 
 #define CONNECT_MS     3000
@@ -21,19 +21,11 @@
 #define BACKOFF_MAX_MS 5000
 #define SILENCE_MS     30000 /* with commands waiting */
 #define CHECK_MS       5000
-#define SHA_LEN        40
 #define ARGC_MAX       100000
 
 /* who leaves it: WAITING the timer; RESOLVING its callback or the timer; GREETING the replies, the
  * timer or a lost connection; UP a lost connection or the timer (silence); CLOSING nobody. */
 enum state { WAITING, RESOLVING, GREETING, UP, CLOSING };
-
-struct script {
-    struct script *next;
-    const char *text; /* the key: compared by address */
-    char sha[SHA_LEN + 1];
-    uint64_t known_on; /* number of the connection that has been sent the text */
-};
 
 struct tr_redis {
     uv_loop_t *loop;
@@ -51,22 +43,14 @@ struct tr_redis {
     uint64_t backoff_ms;
     size_t n_pending;
     uint64_t progress_at; /* loop time of the last reply, or of the first waiting command */
-    struct script *scripts;
+    struct redis_scripts scripts;
 };
 
 struct request {
     struct tr_redis *r;
     tr_redis_reply_cb cb;
     void *arg;
-    struct retry *retry; /* a script sent by its hash */
-};
-
-/* What it takes to send a script as text after NOSCRIPT. One block. */
-struct retry {
-    struct script *script;
-    int argc;
-    const char **argv;
-    size_t *argv_len;
+    struct redis_eval *retry; /* a script sent by its hash */
 };
 
 static void on_timer(uv_timer_t *timer);
@@ -228,16 +212,11 @@ static void attach(struct tr_redis *r, redisAsyncContext *ac)
 
 static void finish_close(struct tr_redis *r)
 {
-    struct script *s;
-
     if (!r->timer_closed || r->gai_busy)
         return;
     if (r->cbs.on_close != NULL)
         r->cbs.on_close(r, r->arg);
-    while ((s = r->scripts) != NULL) {
-        r->scripts = s->next;
-        free(s);
-    }
+    redis_scripts_clear(&r->scripts);
     explicit_bzero(&r->url, sizeof(r->url));
     free(r);
 }
@@ -362,17 +341,14 @@ static void request_free(struct request *req)
 /* EVALSHA was answered with NOSCRIPT: send the text. */
 static bool resend(struct tr_redis *r, struct request *req)
 {
-    struct retry *t = req->retry;
-    int e;
+    struct redis_eval *e = req->retry;
+    int status;
 
     req->retry = NULL;
-    t->argv[0] = "EVAL";
-    t->argv[1] = t->script->text;
-    t->argv_len[0] = strlen("EVAL");
-    t->argv_len[1] = strlen(t->script->text);
-    e = send_command(r, req, t->argc, t->argv, t->argv_len);
-    free(t);
-    return e == 0;
+    redis_eval_by_text(e);
+    status = send_command(r, req, e->argc, e->argv, e->argv_len);
+    free(e);
+    return status == 0;
 }
 
 static void on_reply(redisAsyncContext *ac, void *reply_arg, void *arg)
@@ -428,101 +404,44 @@ int tr_redis_command(struct tr_redis *r, tr_redis_reply_cb cb, void *arg, int ar
 
 /* ---- scripts ---- */
 
-static struct script *script_of(struct tr_redis *r, const char *text)
-{
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned digest_len = 0;
-    struct script *s;
-
-    for (s = r->scripts; s != NULL; s = s->next) {
-        if (s->text == text)
-            return s;
-    }
-    s = calloc(1, sizeof(*s));
-    if (s == NULL)
-        return NULL;
-    if (EVP_Digest(text, strlen(text), digest, &digest_len, EVP_sha1(), NULL) != 1 ||
-        digest_len * 2 != SHA_LEN) {
-        free(s);
-        return NULL;
-    }
-    for (unsigned i = 0; i < digest_len; i++)
-        snprintf(s->sha + 2 * (size_t)i, 3, "%02x", digest[i]);
-    s->text = text;
-    s->next = r->scripts;
-    r->scripts = s;
-    return s;
-}
-
-/* Room for the command EVAL(SHA) <text or hash> <n_keys> args..., the arguments copied. */
-static struct retry *retry_new(struct script *script, const char *n_keys, int argc,
-                               const char **argv, const size_t *argv_len)
-{
-    size_t total = strlen(n_keys) + 1, n = (size_t)argc + 3;
-    struct retry *t;
-    char *p;
-
-    for (int i = 0; i < argc; i++)
-        total += argv_len != NULL ? argv_len[i] : strlen(argv[i]);
-    t = malloc(sizeof(*t) + n * (sizeof(char *) + sizeof(size_t)) + total);
-    if (t == NULL)
-        return NULL;
-    t->script = script;
-    t->argc = argc + 3;
-    t->argv = (const char **)(t + 1);
-    t->argv_len = (size_t *)(t->argv + n);
-    p = (char *)(t->argv_len + n);
-    t->argv_len[2] = strlen(n_keys);
-    t->argv[2] = memcpy(p, n_keys, t->argv_len[2]);
-    p += t->argv_len[2];
-    for (int i = 0; i < argc; i++) {
-        t->argv_len[i + 3] = argv_len != NULL ? argv_len[i] : strlen(argv[i]);
-        t->argv[i + 3] = memcpy(p, argv[i], t->argv_len[i + 3]);
-        p += t->argv_len[i + 3];
-    }
-    return t;
-}
-
 int tr_redis_script(struct tr_redis *r, const char *script, tr_redis_reply_cb cb, void *arg,
                     int n_keys, int argc, const char **argv, const size_t *argv_len)
 {
-    bool known;
-    struct script *s;
+    struct redis_script *s;
+    struct redis_eval *e = NULL;
     struct request *req;
-    struct retry *t;
-    char n[12];
-    int e;
+    bool known;
+    int status;
 
     if (n_keys < 0 || argc < n_keys || argc > ARGC_MAX)
         return UV_EINVAL;
     if (r->state != UP)
         return UV_ENOTCONN;
-    s = script_of(r, script);
+    s = redis_script_get(&r->scripts, script);
     req = request_new(r, cb, arg);
-    snprintf(n, sizeof(n), "%d", n_keys);
-    t = s == NULL || req == NULL ? NULL : retry_new(s, n, argc, argv, argv_len);
-    if (t == NULL) {
+    if (s != NULL && req != NULL)
+        e = redis_eval_new(s, n_keys, argc, argv, argv_len);
+    if (e == NULL) {
         free(req);
         return UV_ENOMEM;
     }
     /* Each connection is sent the text once, so that the scripts of one caller run in the order of
      * the calls also when the server is new; only SCRIPT FLUSH makes it ask again. */
     known = s->known_on == r->n_conn;
-    t->argv[0] = known ? "EVALSHA" : "EVAL";
-    t->argv[1] = known ? s->sha : s->text;
-    t->argv_len[0] = strlen(t->argv[0]);
-    t->argv_len[1] = strlen(t->argv[1]);
-    e = send_command(r, req, t->argc, t->argv, t->argv_len);
-    if (e != 0 || !known) {
-        free(t);
-    } else {
-        req->retry = t;
-    }
-    if (e == 0)
-        s->known_on = r->n_conn;
+    if (known)
+        redis_eval_by_hash(e);
     else
+        redis_eval_by_text(e);
+    status = send_command(r, req, e->argc, e->argv, e->argv_len);
+    if (status == 0)
+        s->known_on = r->n_conn;
+    if (status == 0 && known)
+        req->retry = e;
+    else
+        free(e);
+    if (status != 0)
         request_free(req);
-    return e;
+    return status;
 }
 
 /* ---- public ---- */
