@@ -39,7 +39,7 @@ json_t *cli_call_or_404(struct cli *cli, const char *method, const char *path, c
     http_start(req);
     wait_patiently(req);
     if (missing != NULL)
-        *missing = req->code == 0 && req->status == 404;
+        *missing = req->fault == HTTP_WHOLE && req->status == 404;
     if (missing != NULL && *missing)
         goto out;
     if (!http_ok(req)) {

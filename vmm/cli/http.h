@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* HTTP requests of the transom command, several at a time, on libcurl. */
+/* HTTP requests of the transom command, several at a time. Two transports: the manager's unix
+ * socket (HTTP/2, http_unix.c) and a URL (HTTP/1.1 on libcurl, http_curl.c). */
 #ifndef VMM_CLI_HTTP_H
 #define VMM_CLI_HTTP_H
 
@@ -22,6 +23,15 @@ struct http *http_new(const struct http_target *target);
 void http_free(struct http *http);
 const struct http_target *http_target_of(const struct http *http);
 
+enum http_fault {
+    HTTP_WHOLE,         /* none: an answer came whole */
+    HTTP_NO_CONNECTION, /* see os_error */
+    HTTP_CUT,           /* the connection or the answer ended early */
+    HTTP_STOPPED,       /* on_data or on_read ended it */
+    HTTP_TOO_LONG,      /* the answer is longer than is kept in memory */
+    HTTP_OTHER,
+};
+
 /* One request. Set it up with http_req_new() and the members below, then http_start(). */
 struct http_req {
     void *arg;
@@ -34,18 +44,23 @@ struct http_req {
 
     /* Answer. */
     bool done;
-    int code;   /* once done: CURLcode; 0: an answer came whole */
-    int status; /* HTTP; 0: none yet */
-    char *body; /* collected; NUL-terminated; NULL when empty */
+    enum http_fault fault; /* once done */
+    int status;            /* HTTP; 0: none yet */
+    char *body;            /* collected; NUL-terminated; NULL when empty */
     size_t body_len;
-    char mode[16];         /* header transom-mode */
-    char content_type[64]; /* without parameters */
-    uint64_t from;         /* header transom-from */
+    char mode[16];    /* header transom-mode */
+    uint64_t from;    /* header transom-from */
+    int os_error;     /* positive errno of a missing connection; 0: not known */
+    char reason[256]; /* of the fault, for people; may be "" */
 
-    struct http *http; /* the rest is http.c's own */
-    void *easy, *headers;
-    char error[256];
-    bool too_long;
+    /* Request, and what the transport keeps with it. */
+    struct http *http;
+    struct http_req *next;
+    char *method, *path, *content_type, *sent_body;
+    size_t sent_len;
+    int64_t stream_len;
+    bool streamed;
+    void *transport; /* its own part */
 };
 
 /* url is a path of the API. body (copied; may be NULL) of body_len bytes; streamed bodies set
