@@ -387,7 +387,7 @@ static int launch(struct vm_spec *spec, struct err *err)
 
 int vm_launch_main(void)
 {
-    struct vm_spec_copy copy;
+    struct vm_spec_copy copy = {.text = NULL};
     struct err err = {0};
     int null_fd, r;
 
