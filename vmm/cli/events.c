@@ -10,54 +10,71 @@
 
 struct events {
     bool json;
-    bool cut; /* the line is too long: dropped */
+    bool cut;      /* the line is too long: dropped */
+    char name[64]; /* of the event under way */
     size_t n;
     char line[LINE_MAX_BYTES + 1];
 };
 
 /* One line for a person: time, type, and the other members as they come. */
-static void print_event(const char *text)
+static void print_event(const json_t *event)
 {
-    json_t *event = json_loads(text, 0, NULL), *value;
     const char *key;
+    json_t *value;
 
-    if (!json_is_object(event)) {
-        json_decref(event);
-        return;
-    }
     cli_print_text(cli_text(event, "time"));
     printf("%s", *cli_text(event, "time") != '\0' ? " " : "");
     cli_print_text(cli_text(event, "type"));
-    json_object_foreach(event, key, value)
+    json_object_foreach((json_t *)event, key, value)
     {
         if (strcmp(key, "time") == 0 || strcmp(key, "type") == 0)
             continue;
         if (json_is_string(value) && json_string_length(value) > 0) {
-            printf(" %s=", key);
+            printf(" ");
+            cli_print_text(key);
+            printf("=");
             cli_print_text(json_string_value(value));
         } else if (json_is_integer(value)) {
-            printf(" %s=%lld", key, (long long)json_integer_value(value));
+            printf(" ");
+            cli_print_text(key);
+            printf("=%lld", (long long)json_integer_value(value));
         }
     }
     putchar('\n');
+}
+
+/* The data of one event. The type of a gap (events that were lost) stands in its name alone. */
+static void take_event(const struct events *e, const char *text)
+{
+    json_t *event = json_loads(text, 0, NULL);
+
+    if (json_is_object(event)) {
+        if (json_object_get(event, "type") == NULL)
+            json_object_set_new(event, "type", json_string(e->name));
+        if (e->json) {
+            json_dumpf(event, stdout, JSON_COMPACT);
+            putchar('\n');
+        } else {
+            print_event(event);
+        }
+        fflush(stdout);
+    }
     json_decref(event);
 }
 
 static void take_line(struct events *e)
 {
-    const char *data = e->line;
+    const char *line = e->line;
 
     e->line[e->n] = '\0';
     if (e->n > 0 && e->line[e->n - 1] == '\r')
         e->line[e->n - 1] = '\0';
-    if (!e->cut && strncmp(data, "data:", 5) == 0) {
-        data += 5 + (data[5] == ' ');
-        if (e->json)
-            printf("%s\n", data);
-        else
-            print_event(data);
-        fflush(stdout);
-    }
+    if (*line == '\0')
+        e->name[0] = '\0';
+    else if (!e->cut && strncmp(line, "event:", 6) == 0)
+        snprintf(e->name, sizeof(e->name), "%s", line + 6 + (line[6] == ' '));
+    else if (!e->cut && strncmp(line, "data:", 5) == 0)
+        take_event(e, line + 5 + (line[5] == ' '));
     e->n = 0;
     e->cut = false;
 }

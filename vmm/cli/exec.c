@@ -14,6 +14,7 @@
 
 #define INTERRUPTS_TO_END 3 /* a program that ignores SIGINT can still be left */
 #define EXIT_TIMED_OUT    124
+#define EXIT_NOT_FOUND    127
 
 struct exec {
     struct cli *cli;
@@ -180,6 +181,17 @@ static json_t *request_body(struct cli *cli, int argc, char **argv)
     return body;
 }
 
+/* Did the agent find no such program? It says so with a status that no missing session has. */
+static bool is_program_missing(const struct http_req *req)
+{
+    json_t *answer =
+        req->status == 400 && req->body != NULL ? json_loads(req->body, 0, NULL) : NULL;
+    bool missing = strcmp(cli_text(answer, "code"), "not_found") == 0;
+
+    json_decref(answer);
+    return missing;
+}
+
 static int explain(struct exec *x)
 {
     if (x->status >= 0)
@@ -188,8 +200,11 @@ static int explain(struct exec *x)
         return 128 + SIGPIPE; /* the reader has gone, as in `transom exec ... | head` */
     if (x->write_error != 0)
         return cli_fail(1, "output: %s", strerror(-x->write_error));
-    if (!http_ok(x->main))
-        return http_explain(x->main);
+    if (!http_ok(x->main)) {
+        int status = http_explain(x->main);
+
+        return is_program_missing(x->main) ? EXIT_NOT_FOUND : status;
+    }
     return cli_fail(1, "the answer ended before the program's exit status came");
 }
 
