@@ -36,13 +36,10 @@ size_t gw_address_text(const struct sockaddr *sa, char *out)
 
         if (IN6_IS_ADDR_V4MAPPED(a))
             return put_v4(a->s6_addr + 12, out);
-        if (inet_ntop(AF_INET6, a, text, sizeof(text)) != NULL) {
-            memcpy(out, text, strlen(text));
-            return strlen(text);
-        }
+        if (inet_ntop(AF_INET6, a, text, sizeof(text)) != NULL)
+            return (size_t)(stpcpy(out, text) - out);
     }
-    memcpy(out, "unknown", 7);
-    return 7;
+    return (size_t)(stpcpy(out, "unknown") - out);
 }
 
 int gw_address_parse(const char *text, struct sockaddr_storage *out, socklen_t *len)

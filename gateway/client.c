@@ -64,7 +64,7 @@ static void shut(struct gw_client *c, bool reset)
     atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
 }
 
-void gw_client_close(struct gw_client *c)
+static void abandon(struct gw_client *c)
 {
     struct gw_exchange *x = c->x;
 
@@ -72,6 +72,11 @@ void gw_client_close(struct gw_client *c)
     shut(c, false);
     if (x != NULL)
         gw_exchange_front_gone(x);
+}
+
+void gw_client_close(struct gw_client *c)
+{
+    abandon(c);
     release(c);
 }
 
@@ -364,7 +369,7 @@ static void process(struct gw_client *c, char *p, size_t n)
             if (c->state == GW_CLIENT_LINGER)
                 n = 0;
             if (gw_in_keep(&c->w->bufs, &c->in, p, n, 0) != 0)
-                gw_client_close(c);
+                abandon(c);
             break;
         }
         if (c->state == GW_CLIENT_CLOSED)
@@ -372,7 +377,7 @@ static void process(struct gw_client *c, char *p, size_t n)
         p += used;
         n -= used;
     }
-    c->busy--;
+    c->busy--; /* NOLINT(clang-analyzer-unix.Malloc): busy, it is not freed */
     if (c->state == GW_CLIENT_CLOSED)
         release(c);
 }

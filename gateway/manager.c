@@ -475,7 +475,7 @@ static void fail_waiting(struct gw_manager *m)
     while (m->waiting != NULL) {
         struct call *c = m->waiting;
 
-        unlink_waiting(c);
+        unlink_waiting(c); /* NOLINT(clang-analyzer-unix.Malloc): those freed left the list */
         fail(c, 503, "The node's manager (transom-vmm) does not answer.");
         free_call(c);
     }
@@ -499,7 +499,7 @@ static void on_connected(struct gw_sock *sock, int status)
     tr_h2_writable(m->h2);
     while (m->waiting != NULL && m->h2 != NULL) {
         struct call *c = m->waiting;
-        struct gw_exchange *x = c->x;
+        struct gw_exchange *x = c->x; /* NOLINT(clang-analyzer-unix.Malloc): as above */
 
         unlink_waiting(c);
         if (open_stream(c))

@@ -58,7 +58,7 @@ static void grow(struct gw_pool *pool)
 {
     struct gw_upstream_set **old = pool->buckets;
     size_t n = pool->n_buckets;
-    struct gw_upstream_set **fresh = calloc(n * 2, sizeof(*fresh));
+    struct gw_upstream_set **fresh = calloc(n * 2, sizeof(struct gw_upstream_set *));
 
     if (fresh == NULL)
         return; /* longer chains */

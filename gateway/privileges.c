@@ -192,14 +192,14 @@ static int add_restricted(scmp_filter_ctx filter)
     /* abort() */
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+                             SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0));
     /* sockets of the kinds that are used; netlink is the resolver's */
     for (int i = 0; i < 4; i++) {
         static const int families[4] = {AF_INET, AF_INET6, AF_UNIX, AF_NETLINK};
 
         if (r == 0)
             r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-                                 SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]));
+                                 SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i], 0));
     }
     return r;
 }

@@ -121,9 +121,9 @@ uint64_t gw_loop_now(const struct gw_loop *loop)
     return l->now;
 }
 
-void gw_loop_on_wake(struct gw_loop *loop, void (*cb)(void *arg), void *arg)
+void gw_loop_on_wake(struct gw_loop *loop, void (*wake_cb)(void *arg), void *arg)
 {
-    loop->on_wake = cb;
+    loop->on_wake = wake_cb;
     loop->wake_arg = arg;
 }
 

@@ -30,8 +30,8 @@ void gw_loop_free(struct gw_loop *loop);
 void gw_loop_run(struct gw_loop *loop, int max_ms);
 /* Monotonic milliseconds, read once per turn. */
 uint64_t gw_loop_now(const struct gw_loop *loop);
-/* From any thread: on_wake runs on the loop's thread soon. */
-void gw_loop_on_wake(struct gw_loop *loop, void (*on_wake)(void *arg), void *arg);
+/* From any thread: wake_cb runs on the loop's thread soon. */
+void gw_loop_on_wake(struct gw_loop *loop, void (*wake_cb)(void *arg), void *arg);
 void gw_loop_wake(struct gw_loop *loop);
 /* A place for bytes in transit, shared by all callbacks of the loop: valid until the running
  * callback returns. Only code that was called by the loop itself may take it. */

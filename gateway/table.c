@@ -26,6 +26,7 @@ struct entry {
     union {
         struct in_addr v4;
         struct in6_addr v6;
+        unsigned char bytes[16];
     } address;
     char label[TR_LABEL_LEN];
     char *reason; /* NULL when empty */
@@ -253,7 +254,7 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
     e->generation = generation;
     changed = before.state != e->state || before.instance != e->instance ||
               before.port != e->port || before.family != e->family ||
-              memcmp(&before.address, &e->address, sizeof(e->address)) != 0;
+              memcmp(before.address.bytes, e->address.bytes, sizeof(e->address.bytes)) != 0;
     if (changed)
         e->since_ms = now_ms;
     e->reason = reason;

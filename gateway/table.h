@@ -17,6 +17,7 @@ struct gw_route {
     union {
         struct in_addr v4;
         struct in6_addr v6;
+        unsigned char bytes[16];
     } address;
     uint64_t instance;
     uint64_t since_ms; /* when this instance came to this state, on the clock given to put */

