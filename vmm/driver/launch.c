@@ -72,8 +72,10 @@ static int read_spec(struct vm_spec_copy *copy, struct err *err)
             len += (size_t)n;
     } while ((n > 0 && (len < 2 || text[len - 1] != '\0' || text[len - 2] != '\0')) ||
              (n < 0 && errno == EINTR));
-    if (n < 0)
-        return tr_err_set(err, -errno, "launcher: no message: %s", strerror(errno));
+    if (n < 0) {
+        (void)tr_err_set(err, -errno, "launcher: no message: %s", strerror(errno));
+        return UV_EIO;
+    }
     return vm_spec_decode(text, len, copy, err);
 }
 
@@ -387,7 +389,7 @@ static int launch(struct vm_spec *spec, struct err *err)
 
 int vm_launch_main(void)
 {
-    struct vm_spec_copy copy = {.text = NULL};
+    struct vm_spec_copy copy;
     struct err err = {0};
     int null_fd, r;
 
