@@ -155,6 +155,8 @@ START_TEST(start_that_cannot_begin_fails_at_once)
     start_status = 0;
     ck_assert_int_eq(vmm_sandbox_start(&sb, on_answer, &a, &err), 1);
     ck_assert_str_eq(sb.reason, "");
+    vmm_sandbox_on_up(&sb, "100.64.0.6"); /* answers while its waiter is still there */
+    ck_assert_int_eq(a.n, 1);
 }
 END_TEST
 
