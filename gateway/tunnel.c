@@ -15,6 +15,7 @@ struct way {
     struct gw_buf *left; /* read, not yet taken by the other end */
     bool eof;            /* the source will send no more */
     bool shut;           /* and the other end was told */
+    uint32_t head;       /* bytes of left that are the 101 itself: not counted */
     uint64_t bytes;
 };
 
@@ -137,6 +138,14 @@ static bool pass_eof(struct gw_tunnel *t, struct way *way, struct gw_sock *to)
     return true;
 }
 
+static void count(struct way *way, size_t n)
+{
+    size_t head = n < way->head ? n : way->head;
+
+    way->head -= (uint32_t)head;
+    way->bytes += n - head;
+}
+
 /* Write what is left of a direction. Returns false when the tunnel is gone. */
 static bool drain(struct gw_tunnel *t, struct way *way, struct gw_sock *to, gw_sock_cb on_write)
 {
@@ -152,7 +161,7 @@ static bool drain(struct gw_tunnel *t, struct way *way, struct gw_sock *to, gw_s
             gw_sock_write_start(to, on_write);
             return true;
         }
-        way->bytes += (uint64_t)n;
+        count(way, (size_t)n);
         gw_buf_consume(&t->w->bufs, &way->left, (size_t)n);
     }
     if (gw_sock_has_unsent(to))
@@ -188,7 +197,7 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
         end(t, "reset", true);
         return;
     }
-    way->bytes += (uint64_t)sent;
+    count(way, (size_t)sent);
     if (sent < n) {
         room = gw_buf_room(&t->w->bufs, &way->left, (size_t)(n - sent));
         if (room == NULL) {
@@ -265,6 +274,7 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
                      struct gw_upstream_set *set, struct gw_exchange *x)
 {
     struct gw_tunnel *t = calloc(1, sizeof(*t));
+    uint32_t head = (uint32_t)gw_buf_len(client->unsent);
     int r = join(&w->bufs, &client->unsent, app->received);
 
     if (r == 0)
@@ -289,6 +299,7 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     gw_sock_move(&client->sock, &t->client);
     gw_sock_move(&app->sock, &t->app);
     t->down.left = client->unsent;
+    t->down.head = head;
     t->up.left = app->unsent;
     t->up.eof = client->eof;
     t->down.eof = app->eof;

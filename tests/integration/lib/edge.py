@@ -199,7 +199,8 @@ class App:
         try:
             self.handler(conn)
         except Exception as fault:  # noqa: BLE001, raised again in the test's thread
-            left = isinstance(fault, EndOfStream) and not fault.partial  # between requests
+            left = isinstance(fault, (ConnectionResetError, BrokenPipeError)) or (
+                isinstance(fault, EndOfStream) and not fault.partial)  # between requests
             if not self.closing and not left:
                 self.faults.append(fault)
         finally:
@@ -409,6 +410,9 @@ class Edge:
                 if line.startswith("VmRSS:"):
                     return int(line.split()[1])
         raise AssertionError("no VmRSS")
+
+    def sanitized(self):
+        return "sanitizer build" in self.gateway.text()
 
     # Apps and clients
 
