@@ -245,6 +245,38 @@ START_TEST(the_mark_is_found_in_the_right_table)
 }
 END_TEST
 
+START_TEST(a_firewall_that_blocks_us_is_noticed)
+{
+    static const struct {
+        const char *text, *blocker;
+    } cases[] = {
+        {"table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; "
+         "policy "
+         "drop;\n\t}\n}\n",
+         "ip filter FORWARD"},
+        {"table inet fw {\n\tchain in {\n\t\ttype filter hook input priority 10; policy drop;\n",
+         "inet fw in"},
+        {"table ip6 filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; "
+         "policy drop;\n",
+         ""},
+        {"table ip filter {\n\tchain OUTPUT {\n\t\ttype filter hook output priority filter; policy "
+         "drop;\n",
+         ""},
+        {"table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; "
+         "policy "
+         "accept;\n",
+         ""},
+        {"table ip transom_x {\n\tchain forward {\n\t\ttype filter hook forward priority filter; "
+         "policy drop;\n",
+         ""},
+    };
+    struct rules_survey survey;
+
+    rules_read_survey(cases[_i].text, "transom_a", &survey);
+    ck_assert_str_eq(survey.blocker, cases[_i].blocker);
+}
+END_TEST
+
 START_TEST(name_servers_know_whom_to_ask)
 {
     static const char *const servers[] = {"10.0.0.1#5353", "10.0.0.2"};
@@ -289,6 +321,7 @@ int main(void)
     tcase_add_test(tc, namespace_rules_are_as_they_were);
     tcase_add_test(tc, host_rules_are_as_they_were);
     tcase_add_test(tc, elements_are_added_and_removed);
+    tcase_add_loop_test(tc, a_firewall_that_blocks_us_is_noticed, 0, 6);
     tcase_add_test(tc, name_servers_know_whom_to_ask);
     tcase_add_test(tc, the_mark_is_found_in_the_right_table);
     suite_add_tcase(s, tc);

@@ -294,6 +294,14 @@ static void prefer_as_victim(void)
     (void)close(fd);
 }
 
+/* The disk may be larger than a new one would be. */
+static unsigned largest_file_mb(int data_fd)
+{
+    struct stat st;
+
+    return data_fd >= 0 && fstat(data_fd, &st) == 0 ? (unsigned)(st.st_size >> 20) + 1 : 1;
+}
+
 /* Give everything up. After this there is nothing but the exec. */
 static int leave(const struct vm_spec *spec, struct qemu_places *p, const char *root,
                  struct err *err)
@@ -313,7 +321,7 @@ static int leave(const struct vm_spec *spec, struct qemu_places *p, const char *
     inside = jail_enter_view(&view, warn);
     p->kernel = inside ? files[0].inside : spec->kernel;
     p->initrd = inside ? files[1].inside : spec->initrd;
-    jail_limits(spec->disk_mb > 64 ? spec->disk_mb : 64);
+    jail_limits(largest_file_mb(p->data_fd));
     return jail_drop_rights(spec->uid, spec->gid, spec->accel == VM_ACCEL_KVM ? kvm_group() : 0,
                             warn, err);
 }

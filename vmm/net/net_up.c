@@ -116,7 +116,7 @@ static int up_inner_rules(struct net *net, struct op *op)
 
 static int survey_run(struct net *net, struct op *op)
 {
-    static const char *const argv[] = {"nft", "list", "chains", "ip", NULL};
+    static const char *const argv[] = {"nft", "list", "chains", NULL};
 
     return net_run(net, op, argv, NULL);
 }
@@ -159,6 +159,11 @@ static int survey_then(struct net *net, struct op *op, const struct child_result
     r = forwarding_is_on(&on);
     if (r != 0)
         return tr_err_set(&op->err, r, FORWARD_SWITCH ": %s", strerror(-r));
+    if (survey.blocker[0] != '\0')
+        log_warn(
+            "network: this host's own firewall (nftables chain %s) drops by default: unless it "
+            "lets device %s through, machines reach neither the internet nor names",
+            survey.blocker, net->veth);
     net->was_off = !on || survey.ours_was_off || survey.other_was_off;
     return 0;
 }

@@ -196,27 +196,57 @@ char *rules_host_remove(const char *table)
     return text;
 }
 
+/* Where in the listing a line stands. */
+struct place {
+    char family[8], table[64], chain[64];
+};
+
+static bool is_node(const struct place *at)
+{
+    return strcmp(at->family, "ip") == 0 &&
+           strncmp(at->table, TABLE_PREFIX, sizeof(TABLE_PREFIX) - 1) == 0;
+}
+
+static void read_chain(const struct place *at, const char *table, struct rules_survey *out)
+{
+    if (!is_node(at) || strcmp(at->chain, RULES_WAS_OFF) != 0)
+        return;
+    if (strcmp(at->table, table) == 0)
+        out->ours_was_off = true;
+    else
+        out->other_was_off = true;
+}
+
+static void read_hook(const struct place *at, const char *line, struct rules_survey *out)
+{
+    bool passes_us = strncmp(line, "type filter hook forward ", 25) == 0 ||
+                     strncmp(line, "type filter hook input ", 23) == 0;
+
+    if (passes_us && strstr(line, "policy drop") != NULL && !is_node(at) &&
+        out->blocker[0] == '\0' &&
+        (strcmp(at->family, "ip") == 0 || strcmp(at->family, "inet") == 0))
+        (void)snprintf(out->blocker, sizeof(out->blocker), "%s %s %s", at->family, at->table,
+                       at->chain);
+}
+
 void rules_read_survey(const char *text, const char *table, struct rules_survey *out)
 {
-    static const char head[] = "table ip " TABLE_PREFIX, mark[] = "chain " RULES_WAS_OFF " {";
-    char name[64] = "";
+    struct place at = {"", "", ""};
+    char line[256];
 
     memset(out, 0, sizeof(*out));
     while (*text != '\0') {
         size_t n = strcspn(text, "\n");
-        const char *line = text + strspn(text, " \t");
 
-        if (strncmp(text, "table ", 6) == 0) {
-            name[0] = '\0';
-            if (strncmp(text, head, sizeof(head) - 1) == 0)
-                (void)sscanf(text, "table ip %63s", name);
-            if (name[0] != '\0' && strcmp(name, table) != 0)
+        (void)snprintf(line, sizeof(line), "%.*s", (int)n, text + strspn(text, " \t"));
+        line[strcspn(line, "\n")] = '\0';
+        if (sscanf(line, "table %7s %63s", at.family, at.table) == 2) {
+            if (is_node(&at) && strcmp(at.table, table) != 0)
                 out->others = true;
-        } else if (name[0] != '\0' && strncmp(line, mark, sizeof(mark) - 1) == 0) {
-            if (strcmp(name, table) == 0)
-                out->ours_was_off = true;
-            else
-                out->other_was_off = true;
+        } else if (sscanf(line, "chain %63s", at.chain) == 1) {
+            read_chain(&at, table, out);
+        } else {
+            read_hook(&at, line, out);
         }
         text += n + (text[n] == '\n');
     }

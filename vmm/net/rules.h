@@ -35,10 +35,12 @@ char *rules_host(const struct range *range, const char *table, const char *veth,
 /* Remove that table; no fault when it is not there. */
 char *rules_host_remove(const char *table);
 
-/* From the output of "nft list chains ip": does our table, does any other node's table carry the
- * mark, and are there other nodes at all? */
+/* From the output of "nft list chains": does our table, does any other node's table carry the mark,
+ * are there other nodes at all, and does a chain of somebody else's drop by default what machines
+ * need (Docker, ufw and firewalld make such)? */
 struct rules_survey {
     bool ours_was_off, other_was_off, others;
+    char blocker[128]; /* "ip filter FORWARD", "" none */
 };
 void rules_read_survey(const char *text, const char *table, struct rules_survey *out);
 
