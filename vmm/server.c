@@ -383,8 +383,8 @@ static int accept_one(struct listener *l, uv_pipe_t *pipe, struct connection **o
     static const struct tr_h2_conn_cbs cbs = {.on_request = on_request, .on_close = on_conn_close};
     /* One stalled upload must not hold up the others: the session's window is the sum of theirs. */
     const struct tr_h2_options options = {.max_streams = VMM_STREAMS_MAX,
-                                          .stream_window = VMM_STREAM_WINDOW,
-                                          .session_window = VMM_STREAMS_MAX * VMM_STREAM_WINDOW};
+                                          .reset_rate = VMM_RESET_RATE,
+                                          .stream_window = VMM_STREAM_WINDOW};
     struct connection *c;
     int r = uv_accept((uv_stream_t *)&l->pipe, (uv_stream_t *)pipe);
 

@@ -8,8 +8,9 @@
 #include "vmm/request.h"
 #include "vmm/vmm.h"
 
-#define VMM_CONNECTIONS_MAX 1024 /* per socket */
-#define VMM_STREAMS_MAX     256  /* per connection */
+#define VMM_CONNECTIONS_MAX 1024  /* per socket */
+#define VMM_STREAMS_MAX     256   /* per connection */
+#define VMM_RESET_RATE      10000 /* the gateway passes on the resets of all its clients */
 #define VMM_STREAM_WINDOW   (128 * 1024)
 
 /* Listen on both sockets below run_dir. The caller holds the lock on run_dir, so that a socket

@@ -75,15 +75,22 @@ struct tr_h2_cbs {
 };
 
 struct tr_h2_options {
-    uint32_t max_streams;     /* concurrent, started by the peer; 0: 256 */
-    uint32_t stream_window;   /* bytes; 0: 256 KiB */
-    uint32_t session_window;  /* bytes; 0: 4 MiB */
-    uint32_t max_head_bytes;  /* header list of one head; 0: 64 KiB */
-    size_t stream_high_water; /* queued bytes per stream at which tr_h2_write() says stop; 0: 256
-                                 KiB */
-    uint32_t write_stall_ms; /* h2_uv.h over a stream: a peer that takes no bytes for so long, while
-                                some wait, ends the connection (UV_ETIMEDOUT); 0: 30 s */
-    bool connect_protocol;   /* server: offer extended CONNECT (RFC 8441) */
+    uint32_t max_streams;   /* concurrent, started by the peer (server); 0: 256 */
+    uint32_t stream_window; /* bytes; 0: 256 KiB */
+    /* Bytes of all streams together that may wait for tr_h2_stream_consume(). 0: twice max_streams
+     * full windows, so that no number of slow readers holds up the others (twice, since the peer is
+     * told only when half of a window was given back). */
+    uint32_t session_window;
+    uint32_t max_head_bytes; /* header list of one head; 0: 64 KiB */
+    /* Queued bytes per stream at which tr_h2_write() says stop; 0: 256 KiB. */
+    size_t stream_high_water;
+    /* Server: streams per second that the peer may reset for long (30 times that at once) before
+     * the session ends. Raise it for a peer that passes on other people's requests. 0: 33. */
+    uint32_t reset_rate;
+    /* h2_uv.h over a stream: a peer that takes no bytes for so long, while some wait, ends the
+     * connection (UV_ETIMEDOUT); 0: 30 s. */
+    uint32_t write_stall_ms;
+    bool connect_protocol; /* server: offer extended CONNECT (RFC 8441) */
 };
 
 /* Create a session; the peer's preface or ours is produced at the first tr_h2_writable().

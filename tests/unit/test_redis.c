@@ -269,6 +269,25 @@ START_TEST(refused_and_silent_servers_are_left_again)
 }
 END_TEST
 
+START_TEST(a_server_that_falls_silent_is_left)
+{
+    int down;
+
+    redis_server_start(&server, "");
+    open_redis(server.url);
+    RUN_UNTIL(n_up == 1);
+    down = n_down;
+    kill(server.pid, SIGSTOP);
+    ck_assert_int_eq(command("PING", NULL, NULL), 0);
+    RUN_UNTIL(n_down == down + 1);
+    ck_assert_int_eq(n_null, 1);
+    ck_assert_ptr_nonnull(strstr(last_down, "no reply"));
+    kill(server.pid, SIGCONT);
+    RUN_UNTIL(n_up == 2);
+    ask("PING", NULL, NULL);
+}
+END_TEST
+
 START_TEST(closed_at_any_point_it_ends_once)
 {
     char where[64];
@@ -368,6 +387,7 @@ int main(void)
     tcase_add_test(tc, scripts_survive_flush_and_restart);
     tcase_add_test(tc, password_and_database);
     tcase_add_test(tc, refused_and_silent_servers_are_left_again);
+    tcase_add_test(tc, a_server_that_falls_silent_is_left);
     tcase_add_loop_test(tc, closed_at_any_point_it_ends_once, 0, 6);
     tcase_add_test(tc, urls);
     suite_add_tcase(s, tc);

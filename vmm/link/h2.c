@@ -12,14 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_MAX_STREAMS    256
-#define DEFAULT_STREAM_WINDOW  (256u << 10)
-#define DEFAULT_SESSION_WINDOW (4u << 20)
-#define DEFAULT_MAX_HEAD       (64u << 10)
-#define DEFAULT_HIGH_WATER     (256u << 10)
-#define MAX_SENT_HEAD          (256u << 10) /* nghttp2's default would refuse one of max_head_bytes */
-#define FRAME_MAX              (16384 + 9)
-#define SCRATCH_LEN            (48u << 10)
+#define DEFAULT_MAX_STREAMS   256
+#define DEFAULT_STREAM_WINDOW (256u << 10)
+#define DEFAULT_RESET_RATE    33
+#define RESET_BURST           30 /* times the rate */
+#define MAX_WINDOW            0x7fffffffu
+#define DEFAULT_MAX_HEAD      (64u << 10)
+#define DEFAULT_HIGH_WATER    (256u << 10)
+#define MAX_SENT_HEAD         (256u << 10) /* nghttp2's default would refuse one of max_head_bytes */
+#define FRAME_MAX             (16384 + 9)
+#define SCRATCH_LEN           (48u << 10)
 
 /* nghttp2 gives one frame at a time; they are gathered here so that the transport gets few large
  * blocks. Empty between pumps, hence one per thread is enough. */
@@ -301,6 +303,13 @@ static uint32_t or_default(uint32_t value, uint32_t def)
     return value != 0 ? value : def;
 }
 
+static uint32_t all_windows(const struct tr_h2_options *o)
+{
+    uint64_t all = (uint64_t)o->max_streams * o->stream_window * 2;
+
+    return all < MAX_WINDOW ? (uint32_t)all : MAX_WINDOW;
+}
+
 static int submit_preface(struct tr_h2 *h2)
 {
     const struct tr_h2_options *o = &h2->options;
@@ -339,6 +348,8 @@ static int create_session(struct tr_h2 *h2)
     h2_recv_callbacks(cbs);
     nghttp2_option_set_no_auto_window_update(option, 1);
     nghttp2_option_set_no_closed_streams(option, 1);
+    nghttp2_option_set_stream_reset_rate_limit(
+        option, (uint64_t)h2->options.reset_rate * RESET_BURST, h2->options.reset_rate);
     nghttp2_option_set_max_send_header_block_length(option, MAX_SENT_HEAD);
     if (h2->server)
         r = nghttp2_session_server_new3(&h2->ng, cbs, h2, option, &mem);
@@ -366,7 +377,8 @@ int tr_h2_new(bool server, const struct tr_h2_options *options, const struct tr_
         h2->options = *options;
     h2->options.max_streams = or_default(h2->options.max_streams, DEFAULT_MAX_STREAMS);
     h2->options.stream_window = or_default(h2->options.stream_window, DEFAULT_STREAM_WINDOW);
-    h2->options.session_window = or_default(h2->options.session_window, DEFAULT_SESSION_WINDOW);
+    h2->options.session_window = or_default(h2->options.session_window, all_windows(&h2->options));
+    h2->options.reset_rate = or_default(h2->options.reset_rate, DEFAULT_RESET_RATE);
     h2->options.max_head_bytes = or_default(h2->options.max_head_bytes, DEFAULT_MAX_HEAD);
     if (h2->options.stream_high_water == 0)
         h2->options.stream_high_water = DEFAULT_HIGH_WATER;

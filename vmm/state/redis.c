@@ -19,9 +19,11 @@
 #define CONNECT_MS     3000
 #define BACKOFF_MIN_MS 100
 #define BACKOFF_MAX_MS 5000
-#define SILENCE_MS     30000 /* with commands waiting */
-#define CHECK_MS       5000
-#define ARGC_MAX       100000
+#ifndef REDIS_SILENCE_MS       /* tests wait for less */
+#define REDIS_SILENCE_MS 30000 /* with commands waiting */
+#define REDIS_CHECK_MS   5000
+#endif
+#define ARGC_MAX 100000
 
 /* who leaves it: WAITING the timer; RESOLVING its callback or the timer; GREETING the replies, the
  * timer or a lost connection; UP a lost connection or the timer (silence); CLOSING nobody. */
@@ -138,7 +140,7 @@ static void on_greeting(redisAsyncContext *ac, void *reply_arg, void *arg)
         return;
     r->state = UP;
     r->backoff_ms = BACKOFF_MIN_MS;
-    set_timer(r, CHECK_MS, CHECK_MS);
+    set_timer(r, REDIS_CHECK_MS, REDIS_CHECK_MS);
     if (r->cbs.on_up != NULL)
         r->cbs.on_up(r, r->arg);
 }
@@ -304,7 +306,7 @@ static void on_timer(uv_timer_t *timer)
         break;
     }
     case UP:
-        if (r->n_pending > 0 && uv_now(r->loop) - r->progress_at > SILENCE_MS)
+        if (r->n_pending > 0 && uv_now(r->loop) - r->progress_at > REDIS_SILENCE_MS)
             drop(r, "no reply to a command");
         break;
     case CLOSING:
