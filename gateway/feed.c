@@ -127,8 +127,8 @@ static void apply(struct gw_feed *f, const char *label, size_t label_len, const 
         log_warn("route of %s ignored: %s", name, err.msg);
         return;
     }
-    if (gw_table_put(f->table, &route, f->generation, now_ms()) != 1)
-        return;
+    if (gw_table_put(f->table, &route, f->generation, now_ms()) != GW_TABLE_CHANGED)
+        return; /* nobody talks to a label that is new */
     /* A machine that stops may still finish what it is saying. */
     if (route.state == TR_SANDBOX_RUNNING || route.state == TR_SANDBOX_STOPPING ||
         route.state == TR_SANDBOX_STARTING)
@@ -245,7 +245,7 @@ static void on_first(redisReply *reply, void *arg)
 {
     struct gw_feed *f = arg;
 
-    if (f->closing || failed(f, reply, "XRANGE"))
+    if (f->closing || failed(f, reply, "XRANGE") || f->state != ENDS)
         return;
     f->first_kept = range_id(reply);
     on_ends(f);

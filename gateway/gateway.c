@@ -21,7 +21,7 @@
 
 struct control {
     uv_loop_t loop;
-    uv_signal_t sigterm, sigint;
+    uv_signal_t sigterm, sigint, sighup;
     struct gw_options opt;
     struct gw_gateway gw;
     struct gw_feed *feed;
@@ -70,6 +70,13 @@ static void on_signal(uv_signal_t *handle, int number)
     uv_stop(&c->loop);
 }
 
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+    log_warn("SIGHUP: nothing is reloaded; restart to read configuration and certificates again");
+}
+
 static int prepare(struct control *c, char *urls, size_t len, struct err *err)
 {
     struct gw_gateway *gw = &c->gw;
@@ -111,6 +118,7 @@ static int start(struct control *c, struct err *err)
         return r;
     uv_signal_start(&c->sigterm, on_signal, SIGTERM);
     uv_signal_start(&c->sigint, on_signal, SIGINT);
+    uv_signal_start(&c->sighup, on_hangup, SIGHUP);
     for (unsigned i = 0; i < c->gw.n_workers; i++) {
         r = gw_worker_start(&c->gw.workers[i]);
         if (r != 0)
@@ -132,6 +140,7 @@ static void fini(struct control *c)
     gw_metrics_close(c->metrics);
     uv_close((uv_handle_t *)&c->sigterm, NULL);
     uv_close((uv_handle_t *)&c->sigint, NULL);
+    uv_close((uv_handle_t *)&c->sighup, NULL);
     uv_run(&c->loop, UV_RUN_DEFAULT);
     uv_loop_close(&c->loop);
     for (unsigned i = 0; i < c->gw.n_workers; i++)
@@ -151,7 +160,8 @@ int gw_gateway_run(const struct tr_config *config)
 
     if (c == NULL || uv_loop_init(&c->loop) != 0)
         abort();
-    if (uv_signal_init(&c->loop, &c->sigterm) != 0 || uv_signal_init(&c->loop, &c->sigint) != 0)
+    if (uv_signal_init(&c->loop, &c->sigterm) != 0 ||
+        uv_signal_init(&c->loop, &c->sigint) != 0 || uv_signal_init(&c->loop, &c->sighup) != 0)
         abort();
     c->sigterm.data = c->sigint.data = c;
     gw_raise_descriptor_limit();

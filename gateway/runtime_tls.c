@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* TLS records between OpenSSL and the descriptor. Reads take what the caller has room for. A write
- * seals what it is given, up to 64 KiB, and sends all records with one system call; what the kernel
+ * seals what it is given, up to 80 KiB, and sends all records with one system call; what the kernel
  * does not take is kept (one write's worth) and nothing more is accepted until it has left. */
 #include "gateway/runtime_tls.h"
 
@@ -70,7 +70,9 @@ static int bio_write(BIO *bio, const char *data, int len)
     BIO_clear_retry_flags(bio);
     if (tls->sock == NULL || tls->sock->impl == NULL)
         return -1;
-    if (loop->corked == tls && loop->sealed_len + (size_t)len <= GW_SEALED_LEN) {
+    if (loop->corked == tls) {
+        if (loop->sealed_len + (size_t)len > GW_SEALED_LEN)
+            return -1; /* cannot be: see the sizes */
         memcpy(loop->sealed + loop->sealed_len, data, (size_t)len);
         loop->sealed_len += (size_t)len;
         return len;
@@ -271,7 +273,7 @@ static bool seal(struct gw_tls *tls, const void *data, size_t len)
 ssize_t gw_tls_writev(struct gw_tls *tls, const struct iovec *iov, int n)
 {
     struct gw_loop *loop = tls->loop;
-    size_t taken = 0, merged = 0, limit = 4 * GW_RECORD_LEN - 4096;
+    size_t taken = 0, merged = 0, limit = GW_WRITE_MAX;
     bool ok = true;
     int r;
 

@@ -225,7 +225,7 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
     char *reason = route->reason[0] != '\0' ? strdup(route->reason) : NULL;
     struct entry *fresh = calloc(1, sizeof(*fresh)), *e, **link;
     struct entry before;
-    bool changed;
+    bool changed, is_new;
 
     if (fresh == NULL || (route->reason[0] != '\0' && reason == NULL)) {
         free(fresh);
@@ -234,7 +234,8 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
     }
     pthread_rwlock_wrlock(&s->lock);
     link = find(s, hash, route->label);
-    if (link == NULL) {
+    is_new = link == NULL;
+    if (is_new) {
         e = fresh;
         fresh = NULL;
         e->hash = hash;
@@ -262,7 +263,7 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
     pthread_rwlock_unlock(&s->lock);
     free(before.reason);
     free(fresh);
-    return changed;
+    return is_new ? GW_TABLE_NEW : changed ? GW_TABLE_CHANGED : GW_TABLE_SAME;
 }
 
 bool gw_table_remove(struct gw_table *t, const char *label)

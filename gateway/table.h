@@ -33,8 +33,9 @@ void gw_table_free(struct gw_table *table);
 bool gw_table_get(struct gw_table *table, const char *label, struct gw_route *out);
 size_t gw_table_count(const struct gw_table *table);
 
-/* The feed's thread only. generation marks entries for gw_table_sweep(). Returns 1 when instance,
- * state or address differ from before (or the label is new), 0 when not, UV_ENOMEM. */
+/* The feed's thread only. generation marks entries for gw_table_sweep(). Returns GW_TABLE_SAME when
+ * instance, state and address are what they were, or UV_ENOMEM. */
+enum { GW_TABLE_SAME, GW_TABLE_NEW, GW_TABLE_CHANGED };
 TR_MUST_CHECK int gw_table_put(struct gw_table *table, const struct tr_route *route,
                                uint32_t generation, uint64_t now_ms);
 /* Returns whether it was there. */

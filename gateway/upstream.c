@@ -16,6 +16,9 @@
 #include "gateway/tunnel.h"
 #include "gateway/worker.h"
 
+#define NOTHING_LISTENS                                                                            \
+    "Nothing listens on this port of the sandbox yet. An app must listen on 0.0.0.0 or ::, not "   \
+    "only on localhost."
 #define IDLE_PER_SET    64
 #define IDLE_PER_WORKER 1024
 
@@ -562,7 +565,7 @@ static void on_connected(struct gw_sock *sock, int status)
             gw_timer_start(&w->t_retry, &u->timer, on_retry);
             return;
         }
-        fail(u, 502, "nothing_listens", "Nothing listens on the sandbox's port yet.");
+        fail(u, 502, "nothing_listens", NOTHING_LISTENS);
         return;
     }
     if (status != 0) {

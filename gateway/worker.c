@@ -12,10 +12,9 @@
 #include "gateway/manager.h"
 #include "gateway/tunnel.h"
 #include "gateway/upstream.h"
-#include "transom/log.h"
 
 #define TURN_MAX_MS 1000
-#define MAIL_MAX    65536 /* more waiting notices than that: the worker is stuck, not slow */
+#define MAIL_MAX    4096 /* more waiting notices than that: looking at everything is cheaper */
 
 static void deliver(struct gw_worker *w, const struct gw_notice *n)
 {
@@ -23,6 +22,30 @@ static void deliver(struct gw_worker *w, const struct gw_notice *n)
 
     while ((set = gw_pool_other(&w->pool, n->label, n->keep_instance)) != NULL)
         gw_upstream_set_gone(w, set);
+}
+
+/* Notices were lost: compare every machine that we talk to with the table. */
+static void deliver_all(struct gw_worker *w)
+{
+    struct gw_notice *notices = calloc(w->pool.n_sets + 1, sizeof(*notices));
+    size_t n = 0;
+
+    if (notices == NULL)
+        return;
+    for (size_t i = 0; i < w->pool.n_buckets; i++) {
+        for (const struct gw_upstream_set *s = w->pool.buckets[i]; s != NULL; s = s->hash_next) {
+            struct gw_route route;
+
+            memcpy(notices[n].label, s->label, TR_LABEL_LEN);
+            if (gw_table_get(w->gw->table, s->label, &route) &&
+                route.state != TR_SANDBOX_ASLEEP && route.state != TR_SANDBOX_FAILED)
+                notices[n].keep_instance = route.instance;
+            n++;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        deliver(w, &notices[i]);
+    free(notices);
 }
 
 static void begin_drain(struct gw_worker *w)
@@ -43,18 +66,22 @@ static void on_wake(void *arg)
     struct gw_worker *w = arg;
     struct gw_notice *mail;
     size_t n;
-    bool stop;
+    bool stop, lost;
 
     pthread_mutex_lock(&w->mail_lock);
     mail = w->mail;
     n = w->n_mail;
     w->mail = NULL;
     w->n_mail = w->mail_cap = 0;
+    lost = w->mail_lost;
+    w->mail_lost = false;
     stop = w->stop_asked;
     pthread_mutex_unlock(&w->mail_lock);
     for (size_t i = 0; i < n; i++)
         deliver(w, &mail[i]);
     free(mail);
+    if (lost)
+        deliver_all(w);
     if (stop)
         begin_drain(w);
 }
@@ -133,8 +160,6 @@ int gw_worker_start(struct gw_worker *w)
 
 void gw_worker_notify(struct gw_worker *w, const struct gw_notice *notice)
 {
-    bool full;
-
     pthread_mutex_lock(&w->mail_lock);
     if (w->n_mail == w->mail_cap && w->mail_cap < MAIL_MAX) {
         size_t cap = w->mail_cap == 0 ? 64 : w->mail_cap * 2;
@@ -145,13 +170,11 @@ void gw_worker_notify(struct gw_worker *w, const struct gw_notice *notice)
             w->mail_cap = cap;
         }
     }
-    full = w->n_mail == w->mail_cap;
-    if (!full)
+    if (w->n_mail == w->mail_cap)
+        w->mail_lost = true;
+    else
         w->mail[w->n_mail++] = *notice;
     pthread_mutex_unlock(&w->mail_lock);
-    if (full)
-        log_warn("worker %u is behind: connections to %s may outlive its machine", w->index,
-                 notice->label);
     gw_loop_wake(w->loop);
 }
 

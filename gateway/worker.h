@@ -82,7 +82,8 @@ struct gw_worker {
     pthread_mutex_t mail_lock;
     struct gw_notice *mail;
     size_t n_mail, mail_cap;
-    bool stop_asked; /* under mail_lock */
+    bool mail_lost;  /* more notices came than were kept: look at everything */
+    bool stop_asked; /* all of these under mail_lock */
 
     bool draining;
     uint64_t drain_until;

@@ -50,7 +50,7 @@ START_TEST(put_get_remove)
     char label[TR_LABEL_LEN + 1];
 
     ck_assert(!get(5, &r));
-    ck_assert_int_eq(put(5, 1, 0), 1);
+    ck_assert_int_eq(put(5, 1, 0), GW_TABLE_NEW);
     ck_assert(get(5, &r));
     ck_assert_str_eq(r.label, "0000000000000005");
     ck_assert(r.family == AF_INET && r.port == 8080 && r.instance == 1 && r.since_ms == 1005);
@@ -68,13 +68,13 @@ START_TEST(only_a_difference_counts_as_a_change)
     struct tr_route route = {.state = TR_SANDBOX_FAILED, .label = "aaaaaaaaaaaaaaaa"};
     struct gw_route r;
 
-    ck_assert_int_eq(put(1, 1, 0), 1);
-    ck_assert_int_eq(put(1, 1, 0), 0);
-    ck_assert_int_eq(put(1, 2, 0), 1);
+    ck_assert_int_eq(put(1, 1, 0), GW_TABLE_NEW);
+    ck_assert_int_eq(put(1, 1, 0), GW_TABLE_SAME);
+    ck_assert_int_eq(put(1, 2, 0), GW_TABLE_CHANGED);
     strcpy(route.reason, "disk full");
-    ck_assert_int_eq(gw_table_put(table, &route, 0, 7), 1);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 7), GW_TABLE_NEW);
     strcpy(route.reason, "other");
-    ck_assert_int_eq(gw_table_put(table, &route, 0, 8), 0);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 8), GW_TABLE_SAME);
     ck_assert(gw_table_get(table, route.label, &r));
     ck_assert_str_eq(r.reason, "other");
     ck_assert_uint_eq(r.since_ms, 7);
@@ -87,7 +87,7 @@ START_TEST(grows_step_by_step)
     struct gw_route r;
 
     for (unsigned i = 0; i < 50000; i++)
-        ck_assert_int_eq(put(i, 1, 0), 1);
+        ck_assert_int_eq(put(i, 1, 0), GW_TABLE_NEW);
     for (unsigned i = 0; i < 50000; i++)
         ck_assert(get(i, &r) && r.since_ms == 1000 + i);
     ck_assert(!get(50000, &r));
