@@ -324,7 +324,7 @@ int main(int argc, char **argv)
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
-    strcpy(addr.sun_path, argv[1]);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", argv[1]);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
         fprintf(stderr, "agentctl: %s: %s\n", argv[1], strerror(errno));

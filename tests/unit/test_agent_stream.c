@@ -128,6 +128,7 @@ START_TEST(what_only_looks_like_a_mark_stays)
     EXPECT("\033_transom;" NONCE ";S1", "\033_transom;" NONCE ";S1", 0);
     EXPECT("\033\033" MARK("S7"), "\033\033", 1);
     EXPECT("\033_trans" MARK("S7") "x", "\033_transx", 1);
+    EXPECT("\033_transom;" NONCE ";S1" MARK("S7"), "\033_transom;" NONCE ";S1", 1);
 }
 END_TEST
 

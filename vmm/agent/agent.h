@@ -23,6 +23,7 @@ struct agent_options {
     const char *port_name; /* virtio-serial port; NULL when another channel is chosen */
     const char *unix_path; /* listen here instead */
     bool stdio;            /* serve descriptors 0 and 1 instead */
+    bool dry_run;          /* requests are judged, not carried out (for fuzzing) */
     bool host_test;        /* a developer's host: identity, clock, network, users are left alone */
     const char *run_dir;   /* side channels of windows */
     const char *cgroup;    /* parent group of all we start; "" or unusable: process walks */

@@ -27,7 +27,7 @@ int agent_child_set(struct agent_child *c, const char *name, const char *value)
         return UV_ENOMEM;
     memcpy(entry, name, name_len);
     entry[name_len] = '=';
-    strcpy(entry + name_len + 1, value);
+    memcpy(entry + name_len + 1, value, strlen(value) + 1);
     while (i < c->n_env && strncmp(c->envp[i], entry, name_len + 1) != 0)
         i++;
     if (i == c->n_env) {

@@ -626,6 +626,8 @@ static void start(struct agent_request *req, json_t *body, char **argv)
         agent_request_error(req, 429, "too_many", "%d execs are running", MAX_EXECS);
         return;
     }
+    if (!agent_request_may_act(req))
+        return;
     r = agent_child_init(&child, req->agent, user, env, &err);
     if (r != 0) {
         agent_request_fail(req, UV_EIO, &err);

@@ -21,8 +21,8 @@ void agent_exec_frame_head(uint8_t *out, enum agent_exec_frame type, uint32_t le
 
 struct agent_execs;
 TR_MUST_CHECK int agent_execs_new(struct agent *a, struct agent_execs **out);
-void agent_execs_stop(struct agent_execs *x); /* kill all, close every handle */
-void agent_execs_free(struct agent_execs *x);
+void agent_execs_stop(struct agent_execs *execs); /* kill all, close every handle */
+void agent_execs_free(struct agent_execs *execs);
 
 void agent_exec_handle_start(struct agent_request *req);  /* POST /v1/exec */
 void agent_exec_handle_list(struct agent_request *req);   /* GET /v1/exec */

@@ -151,7 +151,7 @@ void agent_files_handle_get(struct agent_request *req)
     struct stat st;
     int fd;
 
-    if (path == NULL || !get_files(req, &f, home, sizeof(home)))
+    if (path == NULL || !agent_request_may_act(req) || !get_files(req, &f, home, sizeof(home)))
         return;
     fd = agent_files_open(&f, path, &st, &err);
     if (fd < 0) {
@@ -370,11 +370,15 @@ void agent_files_handle_put(struct agent_request *req)
     mode_t mode;
     int r;
 
-    if (path == NULL || !parse_mode(req, &mode) || !get_files(req, &f, home, sizeof(home)))
+    if (path == NULL || !parse_mode(req, &mode) || !agent_request_may_act(req) ||
+        !get_files(req, &f, home, sizeof(home)))
         return;
     p = calloc(1, sizeof(*p));
-    r = p == NULL ? tr_err_set(&err, UV_ENOMEM, "out of memory")
-                  : agent_upload_begin(&f, path, mode, &p->upload, &err);
+    if (p == NULL) {
+        agent_request_error(req, 500, NULL, "out of memory");
+        return;
+    }
+    r = agent_upload_begin(&f, path, mode, &p->upload, &err);
     if (r != 0) {
         free(p);
         agent_request_fail(req, r, &err);
@@ -445,10 +449,11 @@ static void start_job(struct agent_request *req, bool removal)
 {
     const char *path = get_path(req, !removal);
     const struct agent_text *recursive = agent_target_query(&req->target, "recursive");
-    struct job *job = path != NULL ? calloc(1, sizeof(*job)) : NULL;
+    struct job *job;
 
-    if (path == NULL)
+    if (path == NULL || !agent_request_may_act(req))
         return;
+    job = calloc(1, sizeof(*job));
     if (job == NULL) {
         agent_request_error(req, 500, NULL, "out of memory");
         return;

@@ -104,7 +104,7 @@ int agent_groups_new(uv_loop_t *loop, const char *path, struct agent_groups **ou
         free(gs);
         return UV_ENAMETOOLONG;
     }
-    strcpy(gs->path, path);
+    memcpy(gs->path, path, strlen(path) + 1);
     gs->cgroups = usable(path);
     if (!gs->cgroups && getpid() != 1 && prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         log_warn("becoming a subreaper: %s", strerror(errno));

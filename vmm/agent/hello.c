@@ -106,7 +106,7 @@ static bool parse_net(struct agent_request *req, json_t *net, struct hello *h)
             agent_request_error(req, 400, NULL, "net.dns must hold at most %d addresses", MAX_DNS);
             return false;
         }
-        strcpy(h->dns[h->n_dns++], text);
+        memcpy(h->dns[h->n_dns++], text, strlen(text) + 1);
     }
     h->has_net = true;
     return true;
@@ -195,9 +195,9 @@ static int set_clock(int64_t ns, struct err *err)
 
 static int add_entropy(const uint8_t *bytes, size_t len, struct err *err)
 {
-    struct {
+    union {
         struct rand_pool_info info;
-        uint8_t bytes[MAX_ENTROPY];
+        uint8_t bytes[sizeof(struct rand_pool_info) + MAX_ENTROPY];
     } pool;
     int fd, r = 0;
 
@@ -206,7 +206,7 @@ static int add_entropy(const uint8_t *bytes, size_t len, struct err *err)
     memset(&pool, 0, sizeof(pool));
     pool.info.entropy_count = (int)len * 8;
     pool.info.buf_size = (int)len;
-    memcpy((char *)&pool + sizeof(pool.info), bytes, len);
+    memcpy(pool.bytes + sizeof(pool.info), bytes, len);
     fd = open("/dev/urandom", O_RDWR | O_CLOEXEC);
     if (fd < 0 || ioctl(fd, RNDADDENTROPY, &pool) != 0 || ioctl(fd, RNDRESEEDCRNG) != 0)
         r = tr_err_set(err, -errno, "adding entropy: %s", strerror(errno));
@@ -257,8 +257,7 @@ static int set_machine_id(struct err *err)
     id[6] = (uint8_t)((id[6] & 0x0f) | 0x40); /* a version 4 UUID, as systemd makes them */
     id[8] = (uint8_t)((id[8] & 0x3f) | 0x80);
     for (size_t i = 0; i < sizeof(id); i++)
-        snprintf(text + i * 2, sizeof(text) - i * 2, "%02x", id[i]);
-    strcat(text, "\n");
+        snprintf(text + i * 2, sizeof(text) - i * 2, "%02x\n", id[i]);
     return replace_file("/etc/machine-id", text, err);
 }
 
@@ -324,7 +323,7 @@ static json_t *describe(void)
     }
     boot_id[strcspn(boot_id, "\n")] = '\0';
     if (uname(&uts) != 0)
-        strcpy(uts.release, "unknown");
+        snprintf(uts.release, sizeof(uts.release), "unknown");
     return json_pack("{s:i,s:s,s:s,s:s,s:I,s:s}", "api", AGENT_API, "version", TRANSOM_VERSION,
                      "boot_id", boot_id, "kernel", uts.release, "uptime_ms",
                      (json_int_t)agent_uptime_ms(), "init",
@@ -411,6 +410,8 @@ void agent_shutdown_handle(struct agent_request *req)
 {
     static uv_timer_t timer; /* the last thing this process does */
 
+    if (!agent_request_may_act(req))
+        return;
     if (timer.data == NULL) {
         timer.data = req->agent;
         if (uv_timer_init(req->agent->loop, &timer) != 0 ||

@@ -64,11 +64,17 @@ static size_t continue_held(struct agent_marker *m, const uint8_t *data, size_t 
             m->n_held = 0;
             return used + 1;
         case NO:
-            /* The byte that ended it may begin another: it is looked at again. Nothing inside can:
-             * a mark holds an escape character only at its beginning and before its end. */
+            /* The byte that ended it is looked at again, and so is an escape character before it:
+             * a mark holds one only at its beginning and before its end. */
             n = m->n_held - 1;
             m->n_held = 0;
-            cbs->on_bytes(m->held, n, arg);
+            if (n > 1 && m->held[n - 1] == '\033') {
+                cbs->on_bytes(m->held, n - 1, arg);
+                m->held[0] = '\033';
+                m->n_held = 1;
+            } else {
+                cbs->on_bytes(m->held, n, arg);
+            }
             return used;
         case MAYBE:
             break;

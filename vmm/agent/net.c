@@ -64,7 +64,7 @@ static int run(struct session *s, struct request *req)
 
         if (n < 0)
             return -errno;
-        for (int left = (int)n; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+        for (unsigned left = (unsigned)n; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
             if (h->nlmsg_seq == s->seq && h->nlmsg_type == NLMSG_ERROR)
                 return ((struct nlmsgerr *)NLMSG_DATA(h))->error;
         }
@@ -97,7 +97,7 @@ static unsigned find_link(struct session *s, const char *name)
     if (send_request(s, &req) != 0)
         return 0;
     n = recv(s->fd, buf, sizeof(buf), 0);
-    if (n < 0 || !NLMSG_OK(h, (int)n) || h->nlmsg_type != RTM_NEWLINK)
+    if (n < 0 || !NLMSG_OK(h, (unsigned)n) || h->nlmsg_type != RTM_NEWLINK)
         return 0;
     return (unsigned)((struct ifinfomsg *)NLMSG_DATA(h))->ifi_index;
 }
@@ -136,7 +136,7 @@ static size_t list_addresses(struct session *s, unsigned index, struct found *ou
 
         if (n <= 0)
             return n_found;
-        for (int left = (int)n; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
+        for (unsigned left = (unsigned)n; NLMSG_OK(h, left); h = NLMSG_NEXT(h, left)) {
             struct ifaddrmsg *a = NLMSG_DATA(h);
             int rest = (int)IFA_PAYLOAD(h);
 
@@ -222,6 +222,8 @@ static int setup(struct session *s, const struct agent_net *net, struct err *err
     for (size_t i = 0; i < n; i++) {
         if (found[i].address.s_addr != net->address.s_addr || found[i].prefix != 32)
             r = change_address(s, RTM_DELADDR, index, found[i].prefix, found[i].address);
+        if (r != 0)
+            return tr_err_set(err, r, "old address of " CARD ": %s", uv_strerror(r));
     }
     r = change_address(s, RTM_NEWADDR, index, 32, net->address);
     if (r != 0)

@@ -67,6 +67,13 @@ void agent_request_consume(struct agent_request *req, size_t len)
     tr_h2_stream_consume(req->stream, len);
 }
 
+bool agent_request_may_act(struct agent_request *req)
+{
+    if (req->agent->options.dry_run)
+        agent_request_error(req, 503, NULL, "nothing is carried out");
+    return !req->agent->options.dry_run;
+}
+
 void agent_request_answer(struct agent_request *req, int status, json_t *body)
 {
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;

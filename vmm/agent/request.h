@@ -47,6 +47,9 @@ extern const size_t agent_n_routes;
 /* The body as a JSON object (new), or NULL: an error was answered. An empty body is {}. */
 json_t *agent_request_json(struct agent_request *req);
 
+/* False, and answered, when nothing is to be carried out. Handlers ask when all is well so far. */
+bool agent_request_may_act(struct agent_request *req);
+
 /* Answer with JSON (stolen). */
 void agent_request_answer(struct agent_request *req, int status, json_t *body);
 void agent_request_empty(struct agent_request *req, int status);

@@ -136,7 +136,7 @@ int agent_route_find(const struct agent_route *routes, size_t n_routes, const ch
         at += len + 1;
     }
     if (r == 0 && query != NULL)
-        r = decode_query(&t, strcpy(at, query));
+        r = decode_query(&t, memcpy(at, query, strlen(query) + 1));
     free(query);
     if (r != 0) {
         free(t.storage);

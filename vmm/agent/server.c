@@ -223,7 +223,7 @@ static int listen_unix(struct agent_server *s, const char *path, struct err *err
 
     if (strlen(path) >= sizeof(addr.sun_path))
         return tr_err_set(err, UV_ENAMETOOLONG, "%s: longer than a socket's name can be", path);
-    strcpy(addr.sun_path, path);
+    memcpy(addr.sun_path, path, strlen(path) + 1);
     if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
         unlink(path); /* of an agent that is gone: tests use fresh folders */
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

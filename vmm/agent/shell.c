@@ -473,13 +473,11 @@ static int write_message(struct agent_shell *sh, uint64_t seq, const char *flags
 int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command, size_t len,
                      const char *shown, const json_t *env)
 {
-    char flags[4] = "";
+    char flags[4];
     int r;
 
-    if (sh->at_prompt && sh->typed_on)
-        strcat(flags, "d");
-    if (agent_shell_foreground(sh) != 0)
-        strcat(flags, "b");
+    snprintf(flags, sizeof(flags), "%s%s", sh->at_prompt && sh->typed_on ? "d" : "",
+             agent_shell_foreground(sh) != 0 ? "b" : "");
     r = write_message(sh, seq, flags, command, len, shown, env);
     if (r != 0)
         return r;

@@ -113,7 +113,7 @@ int agent_systemd_new(struct agent *a, struct agent_systemd **out)
     s->timer.data = s;
     s->agent = a;
     s->answer_fd = -1;
-    strcpy(s->state, a->options.host_test ? "none" : "starting");
+    snprintf(s->state, sizeof(s->state), "%s", a->options.host_test ? "none" : "starting");
     *out = s;
     return 0;
 }

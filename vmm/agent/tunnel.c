@@ -268,6 +268,8 @@ void agent_tunnel_handle(struct agent_request *req)
                             "CONNECT goes to 127.0.0.1:PORT, localhost:PORT or [::1]:PORT only");
         return;
     }
+    if (!agent_request_may_act(req))
+        return;
     t = calloc(1, sizeof(*t));
     if (t == NULL) {
         agent_request_error(req, 500, NULL, "out of memory");

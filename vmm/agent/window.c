@@ -436,7 +436,7 @@ static char *make_shown(const char *command, size_t len)
     }
     while (n > 0 && out[n - 1] == '\n')
         n--;
-    strcpy(out + n, n < len && len > MAX_SHOWN ? "..." : "");
+    snprintf(out + n, 4, "%s", len > MAX_SHOWN ? "..." : "");
     return out;
 }
 
@@ -705,8 +705,8 @@ void agent_window_unlisten(struct agent_window *w, struct agent_window_listener 
 
     while (*p != NULL && *p != l)
         p = &(*p)->next;
-    if (*p == l)
-        *p = l->next;
+    if (*p != NULL)
+        *p = (*p)->next;
 }
 
 /* ---- life of the whole ---- */

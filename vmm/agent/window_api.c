@@ -271,7 +271,7 @@ void agent_window_handle_run(struct agent_request *req)
     json_t *body = name != NULL ? agent_request_json(req) : NULL;
     struct run_order order = {0};
 
-    if (body != NULL && parse_run(req, body, &order))
+    if (body != NULL && parse_run(req, body, &order) && agent_request_may_act(req))
         start_run(req, name, &order);
     if (order.decoded != NULL)
         explicit_bzero(order.decoded, order.len);
