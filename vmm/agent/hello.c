@@ -243,6 +243,22 @@ static int set_resolver(const struct hello *h, struct err *err)
     return len > 0 ? replace_file("/etc/resolv.conf", text, err) : 0;
 }
 
+/* For login shells that we do not start (see /etc/profile.d/transom.sh): NAME='value' lines. */
+static int write_environment(const struct hello *h, struct err *err)
+{
+    char text[2048] = "";
+    size_t len = 0;
+
+    if (*h->public_hostname != '\0')
+        len += (size_t)snprintf(text, sizeof(text), "PUBLIC_HOSTNAME='%s'\n", h->public_hostname);
+    if (*h->public_url != '\0' && strchr(h->public_url, '\'') == NULL &&
+        strlen(h->public_url) < 1024)
+        snprintf(text + len, sizeof(text) - len, "PUBLIC_URL='%s'\n", h->public_url);
+    if (mkdir("/run/transom", 0755) != 0 && errno != EEXIST)
+        return tr_err_set(err, -errno, "/run/transom: %s", strerror(errno));
+    return replace_file("/run/transom/environment", text, err);
+}
+
 /* An image ships without an id, so that no two machines share one. */
 static int set_machine_id(struct err *err)
 {
@@ -269,6 +285,8 @@ static int carry_out(const struct hello *h, struct err *err)
         r = add_entropy(h->entropy, h->entropy_len, err);
     if (r == 0)
         r = set_names(h, err);
+    if (r == 0)
+        r = write_environment(h, err);
     if (r == 0)
         r = set_machine_id(err);
     if (r == 0)

@@ -44,6 +44,9 @@ void agent_shell_read(struct agent_shell *sh);
 /* Are the user's start-up files through? */
 bool agent_shell_has_started(const struct agent_shell *sh);
 
+/* Is the process still the shell that was started? A program that took its place ("exec zsh") knows
+ * nothing of hooks. */
+bool agent_shell_is_itself(const struct agent_shell *sh);
 pid_t agent_shell_pid(const struct agent_shell *sh);
 /* Process group in the foreground that is not the shell's own, or 0. */
 pid_t agent_shell_foreground(const struct agent_shell *sh);

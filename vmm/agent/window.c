@@ -30,6 +30,7 @@
 #define START_UP_MS     30000 /* the user's start-up files */
 #define MARK_MS         300   /* from the news of the end to the mark */
 #define SWEEP_MS        5000
+#define LOOK_MS         500  /* at the shell of an active run */
 #define MAX_SHOWN       2048 /* of a command, in the terminal */
 #define MAX_SHELL_LIVES 2    /* shells that may fail to start one run */
 
@@ -62,7 +63,8 @@ struct agent_window {
     struct agent_run *waiting; /* referenced */
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
-    uv_timer_t kill_timer, back_timer, mark_timer;
+    uv_timer_t kill_timer, back_timer, mark_timer, look_timer;
+    bool foreign; /* another program took the shell's place */
     int n_open;
     int rows, cols;
     int64_t created_at, active_at; /* wall ms, uptime ms */
@@ -156,8 +158,11 @@ static void end_run(struct agent_run *run, enum agent_run_status status)
     run->view.ended_at = agent_wall_ms();
     run->window = NULL;
     explicit_bzero(run->command, run->command_len);
-    if (w->shell != NULL && run->posted && run->group != NULL)
+    if (w->shell != NULL && run->posted && run->group != NULL) {
         agent_group_move(w->group, agent_shell_pid(w->shell));
+        if (!run->begun) /* as far as we heard; the shell may just have */
+            agent_group_signal(run->group, SIGKILL);
+    }
     drop_group(run);
     fields = json_pack("{s:s,s:s,s:s}", "run_id", run->id, "window", w->name, "status",
                        agent_run_status_name(status));
@@ -220,6 +225,21 @@ static void on_mark(char kind, uint64_t seq, void *arg)
     }
 }
 
+/* A program that replaced the shell will never say that the run ended. */
+static void on_look(uv_timer_t *timer)
+{
+    struct agent_window *w = timer->data;
+
+    if (!is_active(w->run) || w->shell == NULL)
+        return;
+    if (agent_shell_is_itself(w->shell)) {
+        start_timer(&w->look_timer, on_look, LOOK_MS);
+        return;
+    }
+    w->foreign = true;
+    end_run(w->run, w->run->cancelled ? AGENT_KILLED : AGENT_SHELL_GONE);
+}
+
 static void on_start(uint64_t seq, void *arg)
 {
     struct agent_window *w = arg;
@@ -238,6 +258,7 @@ static void on_start(uint64_t seq, void *arg)
     run->view.started_at = agent_wall_ms();
     if (!run->mark_from) /* the mark is still in the terminal; without it, what follows counts */
         run->view.from = run->view.to = w->ring.end;
+    start_timer(&w->look_timer, on_look, LOOK_MS);
     agent_event(w->windows->agent, "run_start",
                 json_pack("{s:s,s:s}", "run_id", run->id, "window", w->name));
 }
@@ -320,6 +341,7 @@ static void dispose(struct agent_window *w)
     uv_close((uv_handle_t *)&w->kill_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->back_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->mark_timer, on_handle_close);
+    uv_close((uv_handle_t *)&w->look_timer, on_handle_close);
 }
 
 static void on_gone(bool exited, int code, void *arg)
@@ -328,6 +350,7 @@ static void on_gone(bool exited, int code, void *arg)
     struct agent_run *run = w->run;
 
     w->shell = NULL;
+    w->foreign = false;
     uv_timer_stop(&w->back_timer);
     if (is_active(run)) {
         if (!run->told) {
@@ -487,6 +510,8 @@ static void begin(struct agent_window *w)
         return;
     if (is_active(w->run))
         cancel(w);
+    else if (w->foreign && w->shell != NULL)
+        agent_shell_kill(w->shell); /* and on_gone() comes back here */
     else if (w->dying == NULL)
         post(w, run);
 }
@@ -528,9 +553,13 @@ static int new_run(struct agent_window *w, const char *command, size_t len, json
 int agent_run_start(struct agent_window *w, const char *command, size_t len, json_t *env,
                     struct agent_run **out, struct err *err)
 {
-    struct agent_run *run, *overtaken = w->waiting;
-    int r = new_run(w, command, len, env, &run);
+    struct agent_run *run, *overtaken;
+    int r;
 
+    if (w->shell != NULL)
+        agent_shell_read(w->shell); /* the waiting run may have begun, or the active one ended */
+    overtaken = w->waiting;
+    r = new_run(w, command, len, env, &run);
     if (r != 0)
         return tr_err_set(err, r, "starting a run: %s", uv_strerror(r));
     touch(w);
@@ -603,10 +632,11 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
     }
     if (uv_timer_init(ws->agent->loop, &w->kill_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->back_timer) != 0 ||
-        uv_timer_init(ws->agent->loop, &w->mark_timer) != 0)
+        uv_timer_init(ws->agent->loop, &w->mark_timer) != 0 ||
+        uv_timer_init(ws->agent->loop, &w->look_timer) != 0)
         abort(); /* cannot fail on Unix */
-    w->n_open = 3;
-    w->kill_timer.data = w->back_timer.data = w->mark_timer.data = w;
+    w->n_open = 4;
+    w->kill_timer.data = w->back_timer.data = w->mark_timer.data = w->look_timer.data = w;
     while (*tail != NULL)
         tail = &(*tail)->next;
     *tail = w;
