@@ -697,7 +697,7 @@ int main(void)
     int n_failed;
 
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, large_bodies_both_ways_with_slow_readers);
     tcase_add_loop_test(tc, graceful_shutdown_ends_both_with_status_0, 0, 2);
     tcase_add_loop_test(tc, close_is_told_later_streams_first, 0, 2);

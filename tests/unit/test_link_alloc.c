@@ -428,7 +428,7 @@ int main(void)
     int n_failed;
 
     signal(SIGPIPE, SIG_IGN);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, a_session_survives_each_failed_allocation);
     tcase_add_test(tc, channels_survive_each_failed_allocation);
     tcase_add_test(tc, connections_survive_each_failed_allocation);

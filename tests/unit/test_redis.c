@@ -381,7 +381,7 @@ int main(void)
     int n_failed;
 
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 30);
+    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, commands_are_answered_in_order);
     tcase_add_test(tc, a_server_that_comes_and_goes);
     tcase_add_test(tc, scripts_survive_flush_and_restart);

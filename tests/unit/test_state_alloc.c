@@ -132,7 +132,7 @@ int main(void)
     int n_failed;
 
     signal(SIGPIPE, SIG_IGN);
-    tcase_set_timeout(tc, 60);
+    tcase_set_timeout(tc, 120);
     tcase_add_test(tc, a_connection_survives_each_failed_allocation);
     tcase_add_test(tc, records_survive_each_failed_allocation);
     suite_add_tcase(s, tc);

@@ -33,7 +33,7 @@ struct tr_h2_conn {
     uv_timer_t stall; /* runs while full (over a stream) */
     uint64_t stall_ms;
     size_t stall_queue; /* bytes that waited when it was started */
-    uint64_t ping_ms, last_rx, ping_at;
+    uint64_t ping_ms, last_rx, due;
     enum ping_state ping;
     int n_open;   /* handles whose on_handle_close is due */
     int n_writes; /* uv_write requests under way */
@@ -252,10 +252,7 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 static void received(struct tr_h2_conn *c, const uint8_t *data, size_t len)
 {
     c->last_rx = uv_now(c->loop);
-    if (c->ping != PING_NONE && c->ping_ms > 0) {
-        c->ping = PING_NONE;
-        uv_timer_again(&c->timer);
-    }
+    c->ping = PING_NONE; /* the timer finds out how long it is silent from now on */
     if (c->h2 != NULL && c->fault == 0)
         tr_h2_feed(c->h2, data, len);
 }
@@ -276,33 +273,38 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 
 /* ---- keepalive ---- */
 
+static void on_keepalive(uv_timer_t *timer);
+
+static void keepalive_in(struct tr_h2_conn *c, uint64_t ms)
+{
+    c->due = uv_now(c->loop) + ms;
+    uv_timer_start(&c->timer, on_keepalive, ms, 0);
+}
+
 static void on_keepalive(uv_timer_t *timer)
 {
     struct tr_h2_conn *c = timer->data;
-    uint64_t now = uv_now(c->loop);
-    uint64_t since = c->ping == PING_NONE ? c->last_rx : c->ping_at;
-    uint64_t wait;
+    uint64_t now = uv_now(c->loop), silence = now - c->last_rx;
 
     if (c->h2 == NULL)
         return;
-    if (c->ping == PING_LATE) {
-        tr_h2_abort(c->h2, UV_ETIMEDOUT, "no answer to a ping");
-        return;
-    }
-    if (now - since < c->ping_ms) {
-        wait = c->ping_ms - (now - since);
+    if (c->ping == PING_NONE && silence < c->ping_ms) {
+        keepalive_in(c, c->ping_ms - silence);
     } else if (c->ping == PING_NONE) {
-        if (tr_h2_ping(c->h2, NULL, NULL) == 0) {
+        if (tr_h2_ping(c->h2, NULL, NULL) == 0) /* no memory: perhaps next time */
             c->ping = PING_SENT;
-            c->ping_at = now;
-        }
-        wait = c->ping_ms;
-    } else {
-        /* Timers run before sockets are read: after a pause of our own the answer may be there. */
+        keepalive_in(c, c->ping_ms);
+    } else if (now - c->due > c->ping_ms / 4) {
+        /* We were the ones who stood still, and perhaps the peer with us: no judgement. */
+        c->ping = PING_SENT;
+        keepalive_in(c, c->ping_ms);
+    } else if (c->ping == PING_SENT) {
+        /* Timers run before sockets are read: the answer may be there. */
         c->ping = PING_LATE;
-        wait = LAST_CHANCE;
+        keepalive_in(c, LAST_CHANCE);
+    } else {
+        tr_h2_abort(c->h2, UV_ETIMEDOUT, "no answer to a ping");
     }
-    uv_timer_start(timer, on_keepalive, wait, c->ping_ms);
 }
 
 /* ---- public ---- */
@@ -352,7 +354,7 @@ static void start(struct tr_h2_conn *c)
     c->pump.data = c->timer.data = c->stall.data = c;
     c->n_open += 3;
     if (c->ping_ms > 0)
-        uv_timer_start(&c->timer, on_keepalive, c->ping_ms, c->ping_ms);
+        keepalive_in(c, c->ping_ms);
     wake(c); /* the preface */
 }
 
