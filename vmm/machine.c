@@ -25,6 +25,7 @@
 #define AGENT_LOST_MS     120000 /* an agent that is away for longer is not coming back */
 #define EVENTS_PER_SECOND 50     /* of one guest, passed on */
 #define DNS_MAX           4
+#define CONSOLE_LOGGED    3000 /* bytes of a failed start's console */
 
 /* ---- helpers ---- */
 
@@ -207,6 +208,46 @@ void machine_go_down(struct vmm_machine *m)
     end(m);
 }
 
+/* A machine that did not come up: what its console said last tells why. */
+struct last_words {
+    struct vmm_machines *ms;
+    char label[VMM_ID_LEN + 1];
+    uint64_t instance;
+};
+
+static void on_last_words(int status, const char *text, size_t len, void *arg)
+{
+    struct last_words *w = arg;
+    const struct vmm_sandbox *sb = vmm_sessions_by_label(&w->ms->vmm->sessions, w->label);
+    size_t skip = len > CONSOLE_LOGGED ? len - CONSOLE_LOGGED : 0;
+
+    if (status == 0 && len > 0)
+        log_warn("vm=%s: its console said last: %.*s", w->label, (int)(len - skip), text + skip);
+    else
+        log_warn("vm=%s: its console said nothing", w->label);
+    if (sb != NULL && sb->machine != NULL && sb->machine->instance == w->instance &&
+        sb->machine->vm != NULL)
+        w->ms->driver->kill(sb->machine->vm);
+    free(w);
+}
+
+/* Returns whether on_last_words() will kill it. */
+static bool ask_last_words(struct vmm_machine *m)
+{
+    struct last_words *w;
+
+    if (m->up || !m->vm_running || m->asked_console || (w = calloc(1, sizeof(*w))) == NULL)
+        return false;
+    m->asked_console = true;
+    w->ms = m->ms;
+    memcpy(w->label, m->label, sizeof(w->label));
+    w->instance = m->instance;
+    if (m->ms->driver->console(m->vm, on_last_words, w) == 0)
+        return true;
+    free(w);
+    return false;
+}
+
 static void stop(struct vmm_sandbox *sb, bool force)
 {
     struct vmm_machine *m = sb->machine;
@@ -215,7 +256,8 @@ static void stop(struct vmm_sandbox *sb, bool force)
     if (m->vm == NULL) {
         machine_go_down(m);
     } else if (force) {
-        m->ms->driver->kill(m->vm);
+        if (!ask_last_words(m))
+            m->ms->driver->kill(m->vm);
     } else {
         if (m->agent != NULL)
             (void)!vmm_agent_call(m->agent, "POST", "/v1/shutdown", NULL, NULL, NULL);

@@ -37,11 +37,12 @@ struct vmm_machine {
     bool vm_running; /* on_start was good */
     struct vmm_agent *agent;
     bool agent_closing;
-    bool up;        /* the sandbox was told */
-    bool stopping;  /* on the way down: go_down() after each callback */
-    bool adopting;  /* found after a restart; the sandbox is told once it is taken over */
-    bool removing;  /* the driver removes what is left of it */
-    bool releasing; /* the manager ends and lets go of it */
+    bool up;            /* the sandbox was told */
+    bool stopping;      /* on the way down: go_down() after each callback */
+    bool adopting;      /* found after a restart; the sandbox is told once it is taken over */
+    bool asked_console; /* of a start that failed */
+    bool removing;      /* the driver removes what is left of it */
+    bool releasing;     /* the manager ends and lets go of it */
     bool data_removed;
     uv_work_t work;
     struct machine_idle idle;
