@@ -22,6 +22,8 @@ static int append(struct qmp_parser *p, const char *data, size_t len)
 {
     if (len > QMP_LINE_MAX - p->len)
         return UV_EMSGSIZE;
+    if (len == 0)
+        return 0;
     if (p->len + len > p->size) {
         size_t size = p->size == 0 ? 4096 : p->size;
         char *line;
