@@ -9,6 +9,19 @@ host_apt_settings()
         grep -E '^Acquire::((https?|ftp)::Proxy|Check-Valid-Until|Check-Date) ' || true
 }
 
+# The guest is not trusted with the host's passwords.
+without_credentials()
+{
+    sed -E 's,(://)[^/@[:space:]]*@,\1,g'
+}
+
+# Of the host's apt settings, those that can work in the guest: a proxy on the host's own loopback
+# interface cannot, nor can one that wants a password.
+for_guest()
+{
+    grep -v -E '://([^/"]*@|localhost|127\.|\[::1\])' || true
+}
+
 apt_components()
 {
     if [ "$opt_distro" = ubuntu ]; then echo main universe; else echo main; fi

@@ -5,11 +5,11 @@
 
 keep_days=7
 
-# Is a file of the folder $1 open in any process? Machines hold their root file system open.
+# Does any process, such as a machine, have the root file system of the image $1 open? By inode, since
+# machines see it under another name. find's own status says only that processes ended meanwhile.
 is_open()
 {
-    # find's own status says only that processes ended meanwhile.
-    [ -n "$(find /proc/[0-9]*/fd -lname "$1/*" -print -quit 2>/dev/null || true)" ]
+    [ -n "$(find -L /proc/[0-9]*/fd -maxdepth 1 -samefile "$1/root.erofs" -print -quit 2>/dev/null || true)" ]
 }
 
 # Called with the cache locked.
