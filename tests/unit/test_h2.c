@@ -303,14 +303,18 @@ START_TEST(a_reset_inside_a_frame_gives_the_rest_of_it_back)
     pair_run(&pair);
     for (int i = 0; i < 30; i++) {
         struct tr_h2_stream *st = request("/", false, &creq);
-        bool moved = true;
 
+        if (i % 2 == 0) { /* with a full transport nghttp2 keeps the stream a while longer */
+            pair.server.out.limit = 1;
+            ck_assert_int_eq(tr_h2_ping(pair.server.h2, NULL, NULL), 0);
+            tr_h2_run(pair.server.h2);
+        }
         pair_write(st, 16000);
         tr_h2_run(pair.client.h2);
-        while (moved) {
-            moved = pair_deliver(&pair.client, &pair.server, 1000);
-            moved = pair_deliver(&pair.server, &pair.client, 1000) || moved;
-        }
+        while (pair_deliver(&pair.client, &pair.server, 1000))
+            ;
+        pair.server.out.limit = 0;
+        pair_run(&pair);
         ck_assert_int_eq(creq.n_close, i + 1);
     }
     pair.server.on_request = on_request_record;
