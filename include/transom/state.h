@@ -51,8 +51,9 @@ char *tr_route_encode(const struct tr_route *route);
 bool tr_label_valid(const char *s, size_t len); /* exactly [a-z0-9]{16} */
 
 /* A Redis connection on a libuv loop that reconnects with backoff (100 ms doubling to 5 s, with
- * jitter). url: "unix:/path", "redis://[:password@]host:port[/db]" or "rediss://" refused with a
- * clear error until supported. The password never shows in logs. */
+ * jitter). url: "unix:/path[?db=N]", "redis://[[user]:password@]host[:port][/db]" (user and
+ * password percent-encoded), or "rediss://", refused with a clear error until supported. The
+ * password never shows in a message. */
 struct tr_redis;
 struct redisReply;
 typedef void (*tr_redis_reply_cb)(struct redisReply *reply, void *arg); /* NULL: connection lost */

@@ -56,6 +56,12 @@ static void teardown(void)
     record_clear(&sreq);
 }
 
+static void reopen(const struct tr_h2_options *client, const struct tr_h2_options *server)
+{
+    pair_close(&pair);
+    ck_assert_int_eq(pair_open(&pair, client, server), 0);
+}
+
 START_TEST(exchange_with_bodies_and_trailers)
 {
     struct tr_h2_field type = TR_H2_FIELD("content-type", "text/plain");
@@ -150,12 +156,6 @@ START_TEST(one_byte_at_a_time)
 END_TEST
 
 /* ---- flow control and queues ---- */
-
-static void reopen(const struct tr_h2_options *client, const struct tr_h2_options *server)
-{
-    pair_close(&pair);
-    ck_assert_int_eq(pair_open(&pair, client, server), 0);
-}
 
 START_TEST(the_peer_sends_no_more_than_the_window)
 {
@@ -461,6 +461,45 @@ START_TEST(idle_shutdown_is_over_at_once)
     ck_assert_int_eq(pair.server.n_over, 1);
     ck_assert_int_eq(pair.client.over_status, 0);
     ck_assert_int_eq(pair.server.over_status, 0);
+}
+END_TEST
+
+START_TEST(a_request_that_can_no_longer_leave_is_closed)
+{
+    pair_run(&pair);
+    request("/", true, &creq); /* not sent yet */
+    tr_h2_feed(pair.client.h2, (const uint8_t *)"\0\0\x8\7\0\0\0\0\0\0\0\0\0\0\0\0\0", 17);
+    ck_assert_int_eq(creq.n_close, 1);
+    ck_assert_uint_eq(creq.code, NGHTTP2_REFUSED_STREAM);
+    ck_assert_int_eq(pair.client.n_over, 1);
+    ck_assert_int_eq(pair.client.over_status, 0);
+}
+END_TEST
+
+START_TEST(a_lowered_limit_makes_requests_wait)
+{
+    struct tr_h2_options o = {.max_streams = 1};
+    struct record rec[3];
+
+    memset(rec, 0, sizeof(rec));
+    reopen(NULL, &o);
+    for (int i = 0; i < 3; i++)
+        request("/", true, &rec[i]);
+    /* The server's settings arrive before they leave. */
+    pair_deliver(&pair.server, &pair.client, SIZE_MAX);
+    pair_run(&pair);
+    ck_assert_int_eq(n_requests, 1);
+    tr_h2_reset(rec[1].st, NGHTTP2_CANCEL); /* while it waits */
+    pair_run(&pair);
+    ck_assert_int_eq(rec[1].n_close, 1);
+    ck_assert_int_eq(tr_h2_respond(sreq.st, 200, NULL, 0, true), 0);
+    pair_run(&pair);
+    ck_assert_int_eq(rec[0].n_close, 1);
+    ck_assert_int_eq(n_requests, 2);
+    ck_assert_int_eq(tr_h2_respond(sreq.st, 200, NULL, 0, true), 0);
+    pair_run(&pair);
+    ck_assert_int_eq(rec[2].n_close, 1);
+    ck_assert_int_eq(rec[2].status, 200);
 }
 END_TEST
 
@@ -848,6 +887,8 @@ int main(void)
     tcase_add_test(tc, server_shutdown_lets_everything_sent_finish);
     tcase_add_test(tc, client_shutdown);
     tcase_add_loop_test(tc, idle_shutdown_is_over_at_once, 0, 2);
+    tcase_add_test(tc, a_request_that_can_no_longer_leave_is_closed);
+    tcase_add_test(tc, a_lowered_limit_makes_requests_wait);
     tcase_add_loop_test(tc, abort_closes_streams_first, 0, 2);
     tcase_add_test(tc, free_closes_streams_without_on_over);
     tcase_add_test(tc, pings_are_answered_in_order);
