@@ -81,6 +81,14 @@ static void on_wake(struct vmm_listener *listener)
         pump(w);
 }
 
+static void on_beat(struct vmm_listener *listener)
+{
+    struct watcher *w = (struct watcher *)listener;
+
+    if (w->req->st != NULL && !w->full)
+        send_text(w, ":\n\n");
+}
+
 static void on_data(struct vmm_request *req, const uint8_t *data, size_t len)
 {
     (void)data;
@@ -124,6 +132,7 @@ void vmm_api_events(struct vmm_request *req)
         return;
     }
     w->listener.wake = on_wake;
+    w->listener.beat = on_beat;
     w->req = req;
     w->at = at;
     req->cbs = &watcher_cbs;

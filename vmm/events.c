@@ -87,6 +87,17 @@ uint64_t vmm_events_horizon(const struct vmm_events *events)
     return events->n == 0 ? events->last_id : at(events, 0)->id - 1;
 }
 
+void vmm_events_beat(struct vmm_events *events)
+{
+    struct vmm_listener *next;
+
+    for (struct vmm_listener *l = events->listeners; l != NULL; l = next) {
+        next = l->next;
+        if (l->beat != NULL)
+            l->beat(l);
+    }
+}
+
 void vmm_events_listen(struct vmm_events *events, struct vmm_listener *listener)
 {
     listener->prev = NULL;

@@ -22,6 +22,8 @@ struct vmm_event {
 struct vmm_listener {
     struct vmm_listener *prev, *next;
     void (*wake)(struct vmm_listener *listener);
+    /* Now and then, events or not: a sign of life for what is in between. May be NULL. */
+    void (*beat)(struct vmm_listener *listener);
 };
 
 struct vmm_events {
@@ -43,6 +45,9 @@ const struct vmm_event *vmm_events_next(const struct vmm_events *events, uint64_
                                         const char *owner);
 /* Id before the oldest kept event: whoever is behind it has missed some. */
 uint64_t vmm_events_horizon(const struct vmm_events *events);
+
+/* Call everybody's beat. */
+void vmm_events_beat(struct vmm_events *events);
 
 void vmm_events_listen(struct vmm_events *events, struct vmm_listener *listener);
 void vmm_events_unlisten(struct vmm_events *events, struct vmm_listener *listener);

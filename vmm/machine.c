@@ -306,9 +306,11 @@ static bool explain_exit(const struct vm_exit *ex, char *out, size_t size)
     bool failed = ex->reason == VM_EXIT_PANIC || ex->reason == VM_EXIT_KILLED ||
                   ex->reason == VM_EXIT_HOST_ERROR;
 
-    /* The detail of an orderly end only says the same once more. */
-    snprintf(out, size, "%s%s%.180s", text[ex->reason], failed && *ex->detail ? ": " : "",
-             failed ? ex->detail : "");
+    /* The detail of an orderly end says the same once more; that of another says more. */
+    if (ex->reason == VM_EXIT_PANIC)
+        snprintf(out, size, "%s: %.180s", text[ex->reason], ex->detail);
+    else
+        snprintf(out, size, "%.200s", failed && *ex->detail ? ex->detail : text[ex->reason]);
     return failed;
 }
 

@@ -25,6 +25,7 @@
 #include "vmm/server.h"
 
 #define PROBE_TIMEOUT_MS 10000
+#define BEAT_TICKS       15   /* between signs of life on event streams */
 #define GRACE_MS         1000 /* for requests under way at the end */
 
 enum stage {
@@ -46,7 +47,8 @@ struct manager {
     struct vmm_node node;
     struct vmm_redis *redis;
     uv_signal_t term, interrupt;
-    uv_timer_t tick;
+    uv_timer_t tick; /* once a second */
+    unsigned n_ticks;
     enum stage stage;
     int run_lock, state_lock; /* -1 when not held */
     int status;               /* exit status */
@@ -149,6 +151,8 @@ static void on_tick(uv_timer_t *timer)
     if (m->vmm.machines != NULL)
         vmm_machines_tick(m->vmm.machines, now);
     vmm_sessions_reap(&m->vmm.sessions);
+    if (++m->n_ticks % BEAT_TICKS == 0)
+        vmm_events_beat(&m->vmm.events);
 }
 
 /* A folder has one manager. Returns the descriptor that holds the lock. */
