@@ -410,6 +410,11 @@ START_TEST(no_host_is_waited_out_without_spinning)
     ck_assert_int_eq(mkfifo(out, 0600), 0);
     guest_in = open(in, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     guest_out = open(out, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    unlink(in); /* from here on they have no name that could be left behind */
+    unlink(out);
+    rmdir(dir);
+    snprintf(in, sizeof(in), "/proc/self/fd/%d", guest_in);
+    snprintf(out, sizeof(out), "/proc/self/fd/%d", guest_out);
     ck_assert_int_eq(
         tr_channel_open(&loop, guest_in, guest_out, false, true, &cbs, &guest, &guest.ch), 0);
     for (unsigned round = 1; round <= 3; round++) {
@@ -444,9 +449,6 @@ START_TEST(no_host_is_waited_out_without_spinning)
     ck_assert_int_eq(guest.n_close, 0);
     tr_channel_close(guest.ch);
     RUN_UNTIL(guest.n_close == 1);
-    unlink(in);
-    unlink(out);
-    rmdir(dir);
 }
 END_TEST
 

@@ -102,7 +102,6 @@ static const char *ask(const char *a, const char *b, const char *c)
 static void setup(void)
 {
     signal(SIGPIPE, SIG_IGN);
-    redis_server_init(&server);
     n_up = n_down = n_close = n_null = n_reply = 0;
     close_in = NOWHERE;
     redis = NULL;
@@ -116,7 +115,7 @@ static void teardown(void)
     uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_ptr_null(redis);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
-    redis_server_fini(&server);
+    redis_server_kill(&server);
 }
 
 START_TEST(commands_are_answered_in_order)
@@ -391,7 +390,9 @@ int main(void)
     tcase_add_loop_test(tc, closed_at_any_point_it_ends_once, 0, 6);
     tcase_add_test(tc, urls);
     suite_add_tcase(s, tc);
+    redis_server_init(&server); /* here, so that a test that fails leaves nothing behind */
     srunner_run_all(sr, CK_ENV);
+    redis_server_fini(&server);
     n_failed = srunner_ntests_failed(sr);
     srunner_free(sr);
     return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

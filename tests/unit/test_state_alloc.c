@@ -60,7 +60,6 @@ START_TEST(a_connection_survives_each_failed_allocation)
     long n = 1;
     int opened;
 
-    redis_server_init(&server);
     redis_server_start(&server, "");
     do {
         n_up = n_down = n_close = n_sent = n_replies = 0;
@@ -80,7 +79,7 @@ START_TEST(a_connection_survives_each_failed_allocation)
     } while (failed);
     ck_assert_int_eq(n_sent, 5);
     ck_assert_int_ge(n, 10);
-    redis_server_fini(&server);
+    redis_server_kill(&server);
 }
 END_TEST
 
@@ -136,7 +135,9 @@ int main(void)
     tcase_add_test(tc, a_connection_survives_each_failed_allocation);
     tcase_add_test(tc, records_survive_each_failed_allocation);
     suite_add_tcase(s, tc);
+    redis_server_init(&server); /* here, so that a test that fails leaves nothing behind */
     srunner_run_all(sr, CK_ENV);
+    redis_server_fini(&server);
     n_failed = srunner_ntests_failed(sr);
     srunner_free(sr);
     return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
