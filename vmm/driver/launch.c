@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -355,7 +356,8 @@ static int become_qemu(const struct vm_spec *spec, const struct qemu_places *p, 
 
     if (argv == NULL)
         return tr_err_set(err, UV_ENOMEM, "out of memory");
-    if (poll(&manager, 1, 0) == 1) { /* hung up: nobody waits for this machine any more */
+    (void)prctl(PR_SET_PDEATHSIG, 0); /* a machine outlives its manager, a launcher does not */
+    if (poll(&manager, 1, 0) == 1) {  /* hung up: nobody waits for this machine any more */
         qemu_args_free(argv);
         return tr_err_set(err, UV_ECANCELED, "the manager has ended");
     }
@@ -402,6 +404,8 @@ int vm_launch_main(void)
     int null_fd, r;
 
     (void)signal(SIGPIPE, SIG_IGN);
+    /* End with the manager: what the next one cleans up must not grow under its hands. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     control = fcntl(0, F_DUPFD_CLOEXEC, 10);
     null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (control < 0 || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(null_fd, 1) < 0)

@@ -138,6 +138,8 @@ void qemu_gone(struct qemu_vm *v)
 {
     if (v->state >= VM_DRAINING)
         return;
+    if (v->adopted && !v->started && v->start_err.code == 0)
+        (void)tr_err_set(&v->start_err, UV_ESRCH, "the machine ended just now");
     v->state = VM_DRAINING;
     (void)uv_timer_start(&v->timer, on_drain_timer, DRAIN_MS, 0);
     qemu_check_drained(v);

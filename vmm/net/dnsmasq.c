@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #define BACKOFF_MIN_MS 200
 #define BACKOFF_MAX_MS 5000
 #define STEADY_MS      10000 /* after so long the next failure starts from the shortest backoff */
+#define ARGUMENT_MAX   4224
 #define USER_NOBODY    65534U
 
 struct dnsmasq {
@@ -120,48 +120,19 @@ static int write_config(struct dnsmasq *d, const struct dnsmasq_options *o, stru
 
 /* --- what earlier managers left --- */
 
-static void pid_name(const char *name, char *out, size_t size)
+static void conf_argument(const char *dir, const char *name, char *out, size_t size)
 {
-    (void)snprintf(out, size, "%s.pid", name);
+    (void)snprintf(out, size, "--conf-file=%s/%s.conf", dir, name);
 }
 
-/* Blocks for the moment that a killed dnsmasq takes to end; so the port is free afterwards. */
+/* It is known by its configuration file. Blocks for the moment that a killed one takes to end; so
+ * its port is free afterwards. */
 static void end_old(const char *dir, const char *name)
 {
-    char file[64];
-    struct procid id;
-    struct pollfd p = {.events = POLLIN};
-    int dir_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    char argument[ARGUMENT_MAX];
 
-    if (dir_fd < 0)
-        return;
-    pid_name(name, file, sizeof(file));
-    if (procid_load(dir_fd, file, &id) == 0) {
-        p.fd = procid_pidfd(&id);
-        if (p.fd >= 0) {
-            (void)procid_signal(&id, SIGKILL);
-            (void)poll(&p, 1, 500);
-            (void)close(p.fd);
-        }
-    }
-    (void)unlinkat(dir_fd, file, 0);
-    (void)close(dir_fd);
-}
-
-static void note_pid(struct dnsmasq *d)
-{
-    char file[64];
-    struct procid id;
-    int r, dir_fd = open(d->dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    pid_name(d->name, file, sizeof(file));
-    r = dir_fd < 0 ? -errno : procid_of(d->process.pid, &id);
-    if (r == 0)
-        r = procid_save(dir_fd, file, &id);
-    if (r != 0 && r != -ESRCH)
-        log_warn("dnsmasq: cannot note its pid in %s: %s", d->dir, strerror(-r));
-    if (dir_fd >= 0)
-        (void)close(dir_fd);
+    conf_argument(dir, name, argument, sizeof(argument));
+    procid_kill_by_argument(argument);
 }
 
 void dnsmasq_remove(const char *dir, const char *name)
@@ -322,7 +293,7 @@ static void on_start_timer(uv_timer_t *timer)
 
 static int spawn(struct dnsmasq *d, struct err *err)
 {
-    char net[80], conf[4224];
+    char net[80], conf[ARGUMENT_MAX];
     char *inside[] = {"nsenter", net, "dnsmasq", conf, NULL};
     char **argv = d->netns[0] != '\0' ? inside : inside + 2;
     uv_stdio_container_t stdio[3] = {0};
@@ -330,7 +301,7 @@ static int spawn(struct dnsmasq *d, struct err *err)
     int r;
 
     (void)snprintf(net, sizeof(net), "--net=/run/netns/%s", d->netns);
-    (void)snprintf(conf, sizeof(conf), "--conf-file=%s", d->conf);
+    conf_argument(d->dir, d->name, conf, sizeof(conf));
     if (uv_pipe_init(d->loop, &d->output, 0) != 0)
         abort(); /* cannot fail on Unix */
     stdio[0].flags = stdio[1].flags = UV_IGNORE;
@@ -359,7 +330,6 @@ static int spawn(struct dnsmasq *d, struct err *err)
         return r;
     }
     d->running = true;
-    note_pid(d);
     if (uv_read_start((uv_stream_t *)&d->output, on_alloc, on_output) != 0)
         (void)uv_process_kill(&d->process, SIGKILL);
     (void)uv_timer_start(&d->timer, on_start_timer, START_MS, 0);

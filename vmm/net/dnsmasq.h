@@ -12,8 +12,8 @@
 struct dnsmasq;
 
 struct dnsmasq_options {
-    const char *dir;    /* for configuration and pidfile */
-    const char *name;   /* of both, e.g. "dns-outside" */
+    const char *dir;    /* for the configuration file */
+    const char *name;   /* of it, without .conf: "dns-outside" */
     const char *netns;  /* run inside that namespace; "": here */
     const char *listen; /* address */
     unsigned port;

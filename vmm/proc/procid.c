@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "vmm/proc/procid.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -104,6 +107,44 @@ int procid_signal(const struct procid *id, int signal)
         r = -errno;
     (void)close(fd);
     return r;
+}
+
+static bool has_argument(const char *pid, const char *argument)
+{
+    char path[300], text[8192];
+    const char *p;
+    ssize_t n;
+
+    (void)snprintf(path, sizeof(path), "/proc/%s/cmdline", pid);
+    n = read_small(AT_FDCWD, path, text, sizeof(text));
+    for (p = text; n > 0 && p < text + n; p += strlen(p) + 1)
+        if (strcmp(p, argument) == 0)
+            return true;
+    return false;
+}
+
+void procid_kill_by_argument(const char *argument)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *entry;
+
+    if (proc == NULL)
+        return;
+    while ((entry = readdir(proc)) != NULL) {
+        struct pollfd p = {.events = POLLIN};
+
+        if (entry->d_name[0] < '1' || entry->d_name[0] > '9' ||
+            !has_argument(entry->d_name, argument))
+            continue;
+        p.fd = (int)syscall(SYS_pidfd_open, atoi(entry->d_name), 0);
+        if (p.fd < 0)
+            continue;
+        if (has_argument(entry->d_name, argument) && /* the descriptor pins it: still that one */
+            syscall(SYS_pidfd_send_signal, p.fd, SIGKILL, NULL, 0) == 0)
+            (void)poll(&p, 1, 500);
+        (void)close(p.fd);
+    }
+    (void)closedir(proc);
 }
 
 int procid_save(int dir_fd, const char *name, const struct procid *id)

@@ -27,6 +27,11 @@ TR_MUST_CHECK int procid_pidfd(const struct procid *id);
 /* Signal exactly that process. Returns 0 or a negative errno. */
 int procid_signal(const struct procid *id, int signal);
 
+/* Kill (SIGKILL) every process that has exactly this argument on its command line, and wait for
+ * their ends, half a second at most. For processes of ours that an earlier manager left: the
+ * argument must be one that nobody else's has, such as the path of a file of ours. Blocks. */
+void procid_kill_by_argument(const char *argument);
+
 /* Write (temporary name, rename) or read dir/name. A file that does not parse is -EINVAL. */
 TR_MUST_CHECK int procid_save(int dir_fd, const char *name, const struct procid *id);
 TR_MUST_CHECK int procid_load(int dir_fd, const char *name, struct procid *out);
