@@ -16,6 +16,7 @@
 
 #define WAIT_MS           20000   /* how long one question for the end may be held by the agent */
 #define ASK_AGAIN_MS      200     /* pause before the next when it is not held */
+#define ASK_SOON_MS       20      /* ... and before the run has begun */
 #define LAST_OUTPUT_MS    3000    /* after the end: time for output that is due */
 #define JSON_WAIT_MS      3600000 /* --json: one answer at the end */
 #define INTERRUPTS_TO_END 3
@@ -31,6 +32,7 @@ struct run {
                         and ended */
     bool begun, ended, detached, told_url;
     bool placed;            /* the output under way: its first offset was looked at */
+    bool taken;             /* the answer to the question under way was looked at */
     uint64_t followed_from; /* ... and where it was to begin */
     json_t *end;            /* how it ended */
     int64_t asked_at, ended_at, interrupted_at;
@@ -94,6 +96,7 @@ static void ask(struct run *r)
     http_req_free(r->question);
     r->question = http_req_new(r->cli->http, "GET", path);
     r->asked_at = now_ms();
+    r->taken = false;
     http_start(r->question);
     free(path);
 }
@@ -197,6 +200,11 @@ static void resume_output(struct run *r)
         follow(r);
 }
 
+static int pause_ms(const struct run *r)
+{
+    return r->begun ? ASK_AGAIN_MS : ASK_SOON_MS;
+}
+
 /* Returns false when the manager was lost. */
 static bool watch(struct run *r, int signal_fd)
 {
@@ -204,7 +212,7 @@ static bool watch(struct run *r, int signal_fd)
 
     ask(r);
     while (!is_over(r)) {
-        http_step(r->cli->http, fds, 1, r->question->done ? ASK_AGAIN_MS : 500);
+        http_step(r->cli->http, fds, 1, r->question->done ? pause_ms(r) : 500);
         resume_output(r);
         while (term_next_signal(signal_fd) != 0)
             take_interrupt(r);
@@ -212,16 +220,11 @@ static bool watch(struct run *r, int signal_fd)
             send_interrupts(r);
         if (r->ended || !r->question->done)
             continue;
-        if (r->asked_at >= 0) { /* not taken yet */
-            if (!take_answer(r))
-                return false;
-            if (!r->begun || now_ms() - r->asked_at >= ASK_AGAIN_MS)
-                ask(r);
-            else
-                r->asked_at = -1;
-        } else {
+        if (!r->taken && !take_answer(r))
+            return false;
+        r->taken = true;
+        if (!r->ended && now_ms() - r->asked_at >= pause_ms(r))
             ask(r);
-        }
     }
     return true;
 }
