@@ -20,7 +20,7 @@ static enum gw_body_result find_trailers(struct gw_body *b, char *buf, size_t le
     size_t n = len - out->used;
     long end = gw_http1_find_end(&b->scan, p, n);
 
-    if (end < 0 || (end == 0 && n >= max))
+    if (end < 0 || (end == 0 && n >= max) || (end > 0 && (size_t)end > max))
         return GW_BODY_ERROR;
     if (end == 0)
         return GW_BODY_MORE;

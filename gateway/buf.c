@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint32_t class_cap[GW_BUF_CLASSES] = {4 * 1024, 16 * 1024, 72 * 1024};
-/* What a worker keeps for reuse: 1 MiB, 1 MiB, 2 MiB. */
-static const uint32_t class_keep[GW_BUF_CLASSES] = {256, 64, 30};
+static const uint32_t class_cap[GW_BUF_CLASSES] = {4 * 1024, 16 * 1024, 40 * 1024, 136 * 1024};
+/* What a worker keeps for reuse: 1 MiB of each of the smaller ones, 2 MiB of the largest. */
+static const uint32_t class_keep[GW_BUF_CLASSES] = {256, 64, 26, 15};
 
 struct gw_buf *gw_buf_get(struct gw_bufs *bufs, size_t size)
 {

@@ -13,7 +13,7 @@ struct gw_buf {
     char data[];
 };
 
-#define GW_BUF_CLASSES 3
+#define GW_BUF_CLASSES 4
 
 /* Per worker, zeroed at first. */
 struct gw_bufs {

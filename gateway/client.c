@@ -140,7 +140,7 @@ static char *read_room(struct gw_client *c, size_t *room)
     char *p;
 
     if (c->state == GW_CLIENT_LINGER || have == 0) {
-        *room = c->state == GW_CLIENT_WAIT ? AHEAD_MAX : GW_SCRATCH_LEN;
+        *room = c->state == GW_CLIENT_WAIT ? AHEAD_MAX : c->slow ? GW_SLOW_LEN : GW_SCRATCH_LEN;
         return gw_loop_scratch(c->w->loop);
     }
     if (c->state == GW_CLIENT_WAIT || c->state == GW_CLIENT_FLUSH)
@@ -226,7 +226,7 @@ static void begin(struct gw_client *c, const struct gw_request *req)
     c->x = x;
     c->keep_alive = req->keep_alive && !c->w->draining;
     c->said_keep_alive = req->minor == 0 && req->has_connection_keep_alive;
-    c->discard = c->blocked = false;
+    c->discard = c->blocked = c->slow = false;
     c->state = x->request_done ? GW_CLIENT_WAIT : GW_CLIENT_BODY;
     gw_body_start(&c->body, req->framing, req->length);
     memset(&c->out, 0, sizeof(c->out));
@@ -333,7 +333,7 @@ static bool take_body(struct gw_client *c, char *p, size_t n, size_t plain, size
             gw_client_close(c);
             return false;
         }
-        c->blocked = true;
+        c->blocked = c->slow = true;
         gw_sock_read_stop(&c->sock);
         gw_timer_stop(&c->timer); /* the back's clock runs */
         return false;

@@ -50,6 +50,7 @@ struct gw_client {
     bool eof;             /* the client will send no more */
     bool discard;         /* the back does not take the body any more */
     bool blocked;         /* the back is full: reading has stopped */
+    bool slow;            /* the back had to be waited for */
     bool head_timed;      /* the clock for a whole head runs */
     bool no_body;         /* the response under way has none */
 };

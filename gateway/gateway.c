@@ -160,8 +160,8 @@ int gw_gateway_run(const struct tr_config *config)
 
     if (c == NULL || uv_loop_init(&c->loop) != 0)
         abort();
-    if (uv_signal_init(&c->loop, &c->sigterm) != 0 ||
-        uv_signal_init(&c->loop, &c->sigint) != 0 || uv_signal_init(&c->loop, &c->sighup) != 0)
+    if (uv_signal_init(&c->loop, &c->sigterm) != 0 || uv_signal_init(&c->loop, &c->sigint) != 0 ||
+        uv_signal_init(&c->loop, &c->sighup) != 0)
         abort();
     c->sigterm.data = c->sigint.data = c;
     gw_raise_descriptor_limit();

@@ -322,19 +322,23 @@ ssize_t gw_sock_read(struct gw_sock *sock, void *buf, size_t len)
     if (sock->tls != NULL)
         return gw_tls_read(sock->tls, buf, len);
     do {
-        n = read(h2o_socket_get_fd(sock->impl), buf, len);
+        n = recv(h2o_socket_get_fd(sock->impl), buf, len, 0);
     } while (n < 0 && errno == EINTR);
     return n >= 0 ? n : sys_error();
 }
 
 ssize_t gw_sock_writev(struct gw_sock *sock, const struct iovec *iov, int n)
 {
+    struct msghdr msg = {.msg_iov = (struct iovec *)iov, .msg_iovlen = (size_t)n};
     ssize_t r;
 
     if (sock->tls != NULL)
         return gw_tls_writev(sock->tls, iov, n);
     do {
-        r = writev(h2o_socket_get_fd(sock->impl), iov, n);
+        if (n == 1)
+            r = send(h2o_socket_get_fd(sock->impl), iov->iov_base, iov->iov_len, MSG_NOSIGNAL);
+        else
+            r = sendmsg(h2o_socket_get_fd(sock->impl), &msg, MSG_NOSIGNAL);
     } while (r < 0 && errno == EINTR);
     if (r >= 0)
         return r;

@@ -36,7 +36,10 @@ void gw_loop_wake(struct gw_loop *loop);
 /* A place for bytes in transit, shared by all callbacks of the loop: valid until the running
  * callback returns. Only code that was called by the loop itself may take it. */
 char *gw_loop_scratch(struct gw_loop *loop);
-#define GW_SCRATCH_LEN ((size_t)64 * 1024)
+/* Large reads halve the cost of large bodies; whoever has to wait for a slow peer reads less, so
+ * that what has to be kept meanwhile is small. */
+#define GW_SCRATCH_LEN ((size_t)128 * 1024)
+#define GW_SLOW_LEN    ((size_t)32 * 1024)
 
 /* Timers. Those of one duration stand in one list, so starting and stopping costs the same however
  * many there are. Time is monotonic: a step of the wall clock ends nothing. */

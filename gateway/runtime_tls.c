@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* TLS records between OpenSSL and the descriptor. Reads take what the caller has room for. A write
- * seals what it is given, up to 80 KiB, and sends all records with one system call; what the kernel
- * does not take is kept (one write's worth) and nothing more is accepted until it has left. */
+ * seals what it is given, up to 144 KiB, and sends all records with one system call; what the
+ * kernel does not take is kept (one write's worth) and nothing more is accepted until it has left.
+ */
 #include "gateway/runtime_tls.h"
 
 #include <assert.h>

@@ -10,8 +10,8 @@ struct st_h2o_evloop_t;
 struct st_h2o_socket_t;
 
 #define GW_RECORD_LEN ((size_t)16 * 1024)
-#define GW_WRITE_MAX  ((size_t)80 * 1024) /* of one write: a full scratch and its framing */
-#define GW_SEALED_LEN ((size_t)96 * 1024) /* that, as records */
+#define GW_WRITE_MAX  ((size_t)144 * 1024) /* of one write: a full scratch and its framing */
+#define GW_SEALED_LEN ((size_t)160 * 1024) /* that, as records */
 
 struct gw_loop {
     struct st_h2o_evloop_t *ev;

@@ -15,6 +15,7 @@ struct way {
     struct gw_buf *left; /* read, not yet taken by the other end */
     bool eof;            /* the source will send no more */
     bool shut;           /* and the other end was told */
+    bool slow;           /* the other end had to be waited for */
     uint32_t head;       /* bytes of left that are the 101 itself: not counted */
     uint64_t bytes;
 };
@@ -173,7 +174,7 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
                     gw_sock_cb on_write)
 {
     char *p = gw_loop_scratch(t->w->loop), *room;
-    ssize_t n = gw_sock_read(from, p, GW_SCRATCH_LEN), sent;
+    ssize_t n = gw_sock_read(from, p, way->slow ? GW_SLOW_LEN : GW_SCRATCH_LEN), sent;
     struct iovec iov;
 
     if (n == UV_EAGAIN)
@@ -206,6 +207,7 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
         }
         memcpy(room, p + sent, (size_t)(n - sent));
         way->left->len = (uint32_t)(n - sent);
+        way->slow = true;
         gw_sock_read_stop(from);
     }
     if (sent < n || gw_sock_has_unsent(to))

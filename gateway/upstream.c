@@ -45,6 +45,7 @@ struct gw_upstream {
     bool keep_alive; /* the response leaves the connection usable */
     bool end_due;    /* the request ended while connecting */
     bool sent;       /* all of the request was written */
+    bool slow;       /* the client had to be waited for */
     bool write_dead; /* the app does not take the request any more; it may still answer */
 };
 
@@ -220,7 +221,7 @@ static void on_read(struct gw_sock *sock)
     struct gw_upstream *u = upstream_of(sock);
     struct gw_worker *w = u->w;
     char *p = gw_loop_scratch(w->loop);
-    size_t have = gw_buf_len(u->in.buf), room = GW_SCRATCH_LEN;
+    size_t have = gw_buf_len(u->in.buf), room = u->slow ? GW_SLOW_LEN : GW_SCRATCH_LEN;
     ssize_t n;
 
     if (u->state == IDLE) {
@@ -387,6 +388,7 @@ static void take_body(struct gw_upstream *u, char *p, size_t n, size_t plain)
                 fail(u, 502, "no_memory", "The edge is out of memory.");
                 return;
             }
+            u->slow = true;
             gw_sock_read_stop(&u->sock);
             gw_timer_stop(&u->timer); /* the front's clock runs */
             return;
@@ -671,7 +673,7 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
     }
     set->n--;
     u->x = x;
-    u->got_any = u->end_due = u->sent = u->write_dead = false;
+    u->got_any = u->end_due = u->sent = u->write_dead = u->slow = false;
     x->back = u;
     x->back_ops = &upstream_ops;
     memset(&u->out, 0, sizeof(u->out));

@@ -37,8 +37,8 @@ static void deliver_all(struct gw_worker *w)
             struct gw_route route;
 
             memcpy(notices[n].label, s->label, TR_LABEL_LEN);
-            if (gw_table_get(w->gw->table, s->label, &route) &&
-                route.state != TR_SANDBOX_ASLEEP && route.state != TR_SANDBOX_FAILED)
+            if (gw_table_get(w->gw->table, s->label, &route) && route.state != TR_SANDBOX_ASLEEP &&
+                route.state != TR_SANDBOX_FAILED)
                 notices[n].keep_instance = route.instance;
             n++;
         }
