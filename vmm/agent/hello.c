@@ -33,7 +33,7 @@ struct hello {
     const char *instance, *label, *hostname, *public_hostname, *public_url; /* borrowed, not NULL */
     json_t *env;                                                            /* borrowed or NULL */
     int64_t time_ns;                                                        /* 0: not given */
-    int64_t window_idle_ms;
+    int64_t window_idle_ms, shell_back_ms;
     uint8_t *entropy;
     size_t entropy_len;
     bool has_net;
@@ -121,6 +121,7 @@ static bool parse(struct agent_request *req, json_t *body, struct hello *h)
     h->instance = h->label = h->public_hostname = h->public_url = "";
     h->hostname = "transom";
     h->window_idle_ms = AGENT_DEFAULT_IDLE_MS;
+    h->shell_back_ms = AGENT_DEFAULT_BACK_MS;
     if (!agent_json_int(req, body, "api", 1, INT64_C(1) << 31, &api) ||
         !agent_json_string(req, body, "label", &h->label) ||
         !agent_json_string(req, body, "hostname", &h->hostname) ||
@@ -129,6 +130,7 @@ static bool parse(struct agent_request *req, json_t *body, struct hello *h)
         !agent_json_string(req, body, "entropy_b64", &entropy) ||
         !agent_json_int(req, body, "time_ns", 0, INT64_MAX, &h->time_ns) ||
         !agent_json_int(req, body, "window_idle_ms", 1, INT64_C(1) << 40, &h->window_idle_ms) ||
+        !agent_json_int(req, body, "shell_back_ms", 1, 600000, &h->shell_back_ms) ||
         !agent_json_env(req, body, "env", &h->env) ||
         !parse_net(req, json_object_get(body, "net"), h))
         return false;
@@ -366,7 +368,7 @@ void agent_hello_handle(struct agent_request *req)
             r = keep(a, &h, body);
         if (r == 0) {
             a->greeted = true;
-            agent_windows_set_idle(a->windows, h.window_idle_ms);
+            agent_windows_set_limits(a->windows, h.window_idle_ms, h.shell_back_ms);
             agent_systemd_start(a->systemd);
             agent_event(a, "hello",
                         json_pack("{s:s,s:s}", "instance", a->id.instance, "label", a->id.label));

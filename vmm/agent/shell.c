@@ -54,7 +54,7 @@ struct agent_shell {
     char nonce[AGENT_NONCE_LEN + 1];
     pid_t pid;
     struct agent_watch *watch; /* NULL once exited */
-    int master, status_fd;
+    int master, status_fd, go_fd;
     uv_poll_t master_poll, status_poll;
     uv_timer_t kick, sleep, hold, last;
     int n_open;
@@ -66,6 +66,7 @@ struct agent_shell {
     size_t input_len;
     uint64_t posted, begun; /* newest command handed over; newest the shell took up */
     unsigned n_kicks, n_sleeps;
+    bool empty; /* what was posted has no command */
     bool hello; /* hooks are there */
     bool at_prompt;
     bool typed_on; /* input since the prompt */
@@ -79,7 +80,7 @@ struct agent_shell {
 
 static void remove_dir(struct agent_shell *sh)
 {
-    static const char *const names[] = {"status", "command", "command.new", "trap"};
+    static const char *const names[] = {"status", "go", "command", "command.new", "trap"};
     char path[320];
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -109,7 +110,8 @@ static void close_all(struct agent_shell *sh)
         uv_close(handles[i], on_handle_close);
     close(sh->master);
     close(sh->status_fd);
-    sh->master = sh->status_fd = -1;
+    close(sh->go_fd);
+    sh->master = sh->status_fd = sh->go_fd = -1;
     remove_dir(sh);
 }
 
@@ -314,6 +316,15 @@ static void on_kick(uv_timer_t *timer)
 
 /* ---- what the hooks say ---- */
 
+static void say_go(struct agent_shell *sh, uint64_t seq)
+{
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%" PRIu64 "\n", seq);
+
+    if (write(sh->go_fd, text, (size_t)n) != n)
+        log_warn("a window's shell cannot be answered: %s", strerror(errno));
+}
+
 static void on_line(struct agent_shell *sh, char *line)
 {
     char word[16] = "", cut[8] = "";
@@ -327,8 +338,8 @@ static void on_line(struct agent_shell *sh, char *line)
     } else if (strcmp(word, "ready") == 0) {
         sh->at_prompt = true;
         sh->typed_on = false;
-        if (seq == sh->posted) {
-            sh->begun = seq; /* a message without a command */
+        if (seq == sh->posted && sh->empty) {
+            sh->begun = seq;
             uv_timer_stop(&sh->kick);
             uv_timer_stop(&sh->sleep);
         }
@@ -344,6 +355,7 @@ static void on_line(struct agent_shell *sh, char *line)
             uv_timer_stop(&sh->kick);
             uv_timer_stop(&sh->sleep);
         }
+        say_go(sh, seq);
         sh->cbs.on_start(seq, sh->arg);
     } else if (strcmp(word, "end") == 0) {
         sh->cbs.on_end(seq, status, cut[0] != '\0', sh->arg);
@@ -482,6 +494,7 @@ int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command, 
     if (r != 0)
         return r;
     sh->posted = seq;
+    sh->empty = len == 0;
     sh->n_kicks = 0;
     /* At once, so that it comes before the signals which end what the shell waits for. */
     if (sh->hello && !sh->exited)
@@ -588,12 +601,26 @@ static int write_hooks(const char *path)
     return r;
 }
 
-/* The side channel's folder: hooks, command file, FIFO. */
+/* A FIFO that the user's side can open, and our end of it, which keeps it from ever ending. */
+static int make_fifo(struct agent_shell *sh, const struct agent_child *child, const char *name)
+{
+    char path[320];
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", sh->dir, name);
+    if (mkfifo(path, 0600) != 0 ||
+        (child->change_user && chown(path, child->user.uid, child->user.gid) != 0))
+        return -errno;
+    fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* The side channel's folder: hooks, command file, FIFOs. */
 static int make_dir(struct agent_shell *sh, const struct agent_child *child, char *hooks,
                     size_t hooks_size, struct err *err)
 {
     const char *run_dir = sh->agent->options.run_dir;
-    char path[320], name[AGENT_NONCE_LEN + 1];
+    char name[AGENT_NONCE_LEN + 1];
     int r = make_nonce(name);
 
     mkdir(run_dir, 0755);
@@ -603,17 +630,15 @@ static int make_dir(struct agent_shell *sh, const struct agent_child *child, cha
         r = write_hooks(hooks);
     if (r == 0 && mkdir(sh->dir, 0700) != 0)
         r = -errno;
-    snprintf(path, sizeof(path), "%s/status", sh->dir);
-    if (r == 0 && mkfifo(path, 0600) != 0)
-        r = -errno;
-    if (r == 0 && child->change_user &&
-        (chown(path, child->user.uid, child->user.gid) != 0 ||
-         chown(sh->dir, child->user.uid, child->user.gid) != 0))
-        r = -errno;
-    if (r == 0 && (sh->status_fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC)) < 0)
-        r = -errno;
+    if (r == 0) {
+        sh->status_fd = make_fifo(sh, child, "status");
+        sh->go_fd = make_fifo(sh, child, "go");
+        r = sh->status_fd < 0 ? sh->status_fd : sh->go_fd < 0 ? sh->go_fd : 0;
+    }
     if (r == 0)
         r = write_message(sh, 0, "", "", 0, "", NULL);
+    if (r == 0 && child->change_user && chown(sh->dir, child->user.uid, child->user.gid) != 0)
+        r = -errno;
     if (r == 0)
         return 0;
     remove_dir(sh);
@@ -719,7 +744,7 @@ int agent_shell_open(struct agent *a, struct agent_group *group, int rows, int c
     sh->agent = a;
     sh->cbs = *cbs;
     sh->arg = arg;
-    sh->master = sh->status_fd = -1;
+    sh->master = sh->status_fd = sh->go_fd = -1;
     r = make_nonce(sh->nonce);
     if (r == 0)
         r = agent_child_init(&child, a, AGENT_SANDBOX_USER, NULL, err);
@@ -733,6 +758,8 @@ int agent_shell_open(struct agent *a, struct agent_group *group, int rows, int c
     if (r != 0) {
         if (sh->status_fd >= 0)
             close(sh->status_fd);
+        if (sh->go_fd >= 0)
+            close(sh->go_fd);
         free(sh);
         return r;
     }

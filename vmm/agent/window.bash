@@ -7,7 +7,7 @@ for __transom_command in ~/.bash_profile ~/.bash_login ~/.profile; do
     [[ -r $__transom_command ]] && { . "$__transom_command"; break; }
 done
 __transom_seq=0 __transom_run= __transom_status=0 __transom_count= __transom_err= __transom_command=
-__transom_flags= __transom_jump= __transom_shown= __transom_set= __transom_in= __transom_env=() __transom_old=()
+__transom_flags= __transom_jump= __transom_shown= __transom_set= __transom_in= __transom_went= __transom_env=() __transom_old=()
 
 # $? for the command that is about to be evaluated.
 __transom_return() { return "$1"; }
@@ -55,6 +55,11 @@ __transom_end() { # status [cut]
     builtin printf '\e_transom;%s;E%s\e\\' "$__transom_nonce" "$__transom_run" >/dev/tty
     builtin printf 'end %s %s\n' "$__transom_run" "$*" >"$__transom_dir/status"
     __transom_run= __transom_command= __transom_status=$1
+    __transom_undo
+}
+
+# Take the variables of a run back.
+__transom_undo() {
     local i name
     for ((i = 0; i < ${#__transom_env[@]}; i++)); do
         name=${__transom_env[i]%%=*}
@@ -73,7 +78,11 @@ __transom_before() {
     [[ $__transom_flags ]] || __transom_quiet "$flags"
     local status=$1 count='\#' message name i IFS=$' \t\n'
     count=${count@P} __transom_jump=
-    if [[ $__transom_run ]]; then
+    builtin mapfile -d '' -t message <"$__transom_dir/command"
+    if [[ $__transom_run && ! $__transom_went && ${message[0]-} == "$__transom_run" ]]; then
+        __transom_seq= __transom_run= __transom_shown= # interrupted before it began: again
+        __transom_undo
+    elif [[ $__transom_run ]]; then
         __transom_end "$status" cut
         command stty "$__transom_modes" </dev/tty # what was cut short could not put them back
         __transom_shown=
@@ -81,15 +90,13 @@ __transom_before() {
         __transom_status=$status __transom_shown=
     fi
     __transom_count=$count
-    builtin mapfile -d '' -t message <"$__transom_dir/command"
     if [[ ${message[0]-} == "$__transom_seq" || ! ${message[2]-} ]]; then
         __transom_seq=${message[0]} # without a command: only to leave what was going on
         builtin printf 'ready %s\n' "$__transom_seq" >"$__transom_dir/status"
         __transom_shown=1
         return
     fi
-    __transom_seq=${message[0]}
-    __transom_run=$__transom_seq __transom_command=${message[2]}
+    __transom_run=${message[0]} __transom_seq=${message[0]} __transom_went= __transom_command=${message[2]}
     for ((i = 4; i < ${#message[@]}; i++)); do
         name=${message[i]%%=*}
         __transom_env+=("${message[i]}")
@@ -109,7 +116,11 @@ __transom_before() {
     fi
     __transom_shown=
     builtin printf '%s\n\e_transom;%s;S%s\e\\' "${message[3]}" "$__transom_nonce" "$__transom_run" >/dev/tty
+    # The agent may have interrupted us just now, for being slow to look. Once it has read "start" it
+    # does so no more, and says "go": whatever it sent before has arrived by then.
     builtin printf 'start %s\n' "$__transom_run" >"$__transom_dir/status"
+    while builtin read -r name <"$__transom_dir/go" && [[ $name != "$__transom_run" ]]; do :; done
+    __transom_went=1
     __transom_set='__transom_in= __transom_flags=; '
     if [[ $__transom_flags ]]; then
         __transom_set+="set -$__transom_flags; "

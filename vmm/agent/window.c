@@ -25,8 +25,6 @@
 
 #define TERM_MS         200 /* between SIGTERM and SIGKILL of what is cancelled */
 #define DYING_POLL_MS   10
-#define BACK_MS         2000  /* a shell that was told to leave a run must be back by then */
-#define PROMPT_MS       5000  /* the same at its prompt, where only its own hooks can keep it */
 #define START_UP_MS     30000 /* the user's start-up files */
 #define MARK_MS         300   /* from the news of the end to the mark */
 #define SWEEP_MS        5000
@@ -80,7 +78,7 @@ struct agent_windows {
     struct agent_window *list; /* open, oldest first */
     size_t n;
     uint64_t last_seq;
-    int64_t idle_ms;
+    int64_t idle_ms, back_ms;
     uv_timer_t sweep;
 };
 
@@ -215,7 +213,7 @@ static void on_mark(char kind, uint64_t seq, void *arg)
 
     if (run == NULL)
         return;
-    if (kind == 'S' && !run->mark_from) {
+    if (kind == 'S' && !run->mark_to) { /* a shell that was interrupted begins again */
         run->mark_from = true;
         run->view.from = run->view.to = w->ring.end;
     } else if (kind == 'E' && !run->mark_to) {
@@ -395,7 +393,7 @@ static void on_dying(uv_timer_t *timer)
     struct agent_window *w = timer->data;
     int64_t waited = agent_uptime_ms() - w->dying_since;
 
-    if (agent_group_count(w->dying) > 0 && waited < BACK_MS) {
+    if (agent_group_count(w->dying) > 0 && waited < w->windows->back_ms) {
         if (waited >= TERM_MS)
             agent_group_signal(w->dying, SIGKILL);
         start_timer(&w->kill_timer, on_dying, DYING_POLL_MS);
@@ -431,7 +429,7 @@ static void cancel(struct agent_window *w)
         agent_shell_reset_terminal(w->shell);
         if (agent_shell_post(w->shell, ++w->windows->last_seq, "", 0, "", NULL) != 0)
             agent_shell_kill(w->shell); /* no other way to get it back */
-        start_timer(&w->back_timer, on_not_back, BACK_MS);
+        start_timer(&w->back_timer, on_not_back, (uint64_t)w->windows->back_ms);
     }
     w->dying = run->group;
     run->group = NULL;
@@ -498,7 +496,10 @@ static void post(struct agent_window *w, struct agent_run *run)
         return;
     }
     start_timer(&w->back_timer, on_not_back,
-                agent_shell_has_started(w->shell) ? PROMPT_MS : START_UP_MS);
+                !agent_shell_has_started(w->shell)
+                    ? START_UP_MS
+                    /* At its prompt only the user's own hooks can keep it: more patience. */
+                    : (uint64_t)w->windows->back_ms * 5 / 2);
 }
 
 /* The next step towards the waiting run. */
@@ -771,16 +772,17 @@ int agent_windows_new(struct agent *a, struct agent_windows **out)
         return r;
     }
     ws->sweep.data = ws;
-    agent_windows_set_idle(ws, AGENT_DEFAULT_IDLE_MS);
+    agent_windows_set_limits(ws, AGENT_DEFAULT_IDLE_MS, AGENT_DEFAULT_BACK_MS);
     *out = ws;
     return 0;
 }
 
-void agent_windows_set_idle(struct agent_windows *ws, int64_t ms)
+void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t back_ms)
 {
-    uint64_t every = ms < SWEEP_MS ? (uint64_t)ms : SWEEP_MS;
+    uint64_t every = idle_ms < SWEEP_MS ? (uint64_t)idle_ms : SWEEP_MS;
 
-    ws->idle_ms = ms;
+    ws->idle_ms = idle_ms;
+    ws->back_ms = back_ms;
     if (uv_timer_start(&ws->sweep, on_sweep, every, every) != 0)
         abort(); /* fails only without a callback */
 }

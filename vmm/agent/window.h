@@ -15,6 +15,7 @@
 #define AGENT_DEFAULT_ROWS    24
 #define AGENT_DEFAULT_COLS    80
 #define AGENT_DEFAULT_IDLE_MS 600000
+#define AGENT_DEFAULT_BACK_MS 2000
 
 struct agent_windows;
 struct agent_window;
@@ -47,9 +48,9 @@ typedef void (*agent_run_cb)(struct agent_run *run, void *arg);
 TR_MUST_CHECK int agent_windows_new(struct agent *a, struct agent_windows **out);
 void agent_windows_stop(struct agent_windows *ws);
 void agent_windows_free(struct agent_windows *ws);
-/* A window without input and output for that long is closed unless a process besides its shell
- * lives. */
-void agent_windows_set_idle(struct agent_windows *ws, int64_t ms);
+/* idle_ms: a window without input and output for that long is closed unless a process besides its
+ * shell lives. back_ms: a shell that was told to leave a run must be back by then. */
+void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t back_ms);
 
 struct agent_window *agent_window_find(struct agent_windows *ws, const char *name);
 struct agent_window *agent_window_first(struct agent_windows *ws);

@@ -217,7 +217,8 @@ class Agent:
         client = AgentClient(self.socket)
         self.clients.append(client)
         if self.greet:
-            client.hello(instance="1", label="test", public_hostname="me.preview.localhost",
+            # Ten times the product's limit: tests judge what happens, not how fast.
+            client.hello(instance="1", shell_back_ms=20000, label="test", public_hostname="me.preview.localhost",
                          public_url="http://me.preview.localhost:8080")
         return client
 
