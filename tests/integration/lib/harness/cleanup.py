@@ -66,7 +66,8 @@ def processes(tag, folder, spare=()):
 
 
 def _cgroups(tag):
-    return [path for pattern in ("/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*", "/sys/fs/cgroup/*/*/*")
+    return [path for pattern in ("/sys/fs/cgroup/*", "/sys/fs/cgroup/*/*", "/sys/fs/cgroup/*/*/*",
+                                       "/sys/fs/cgroup/*/*/*/*")
             for path in glob.glob(pattern) if tag in os.path.basename(path)]
 
 
