@@ -530,6 +530,13 @@ bool agent_shell_is_itself(const struct agent_shell *sh)
     return same;
 }
 
+bool agent_shell_works(const struct agent_shell *sh)
+{
+    struct agent_proc p;
+
+    return agent_proc_read(sh->pid, &p) && (p.state == 'R' || p.state == 'D');
+}
+
 pid_t agent_shell_pid(const struct agent_shell *sh)
 {
     return sh->pid;

@@ -47,6 +47,8 @@ bool agent_shell_has_started(const struct agent_shell *sh);
 /* Is the process still the shell that was started? A program that took its place ("exec zsh") knows
  * nothing of hooks. */
 bool agent_shell_is_itself(const struct agent_shell *sh);
+/* Is it running, or waiting for a processor or a disk? Then it may just be slow. */
+bool agent_shell_works(const struct agent_shell *sh);
 pid_t agent_shell_pid(const struct agent_shell *sh);
 /* Process group in the foreground that is not the shell's own, or 0. */
 pid_t agent_shell_foreground(const struct agent_shell *sh);

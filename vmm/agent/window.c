@@ -27,6 +27,7 @@
 #define DYING_POLL_MS   10
 #define START_UP_MS     30000 /* the user's start-up files */
 #define MARK_MS         300   /* from the news of the end to the mark */
+#define MAX_PATIENCE    15    /* times that a starved shell at its prompt is waited for again */
 #define SWEEP_MS        5000
 #define LOOK_MS         500  /* at the shell of an active run */
 #define MAX_SHOWN       2048 /* of a command, in the terminal */
@@ -62,6 +63,7 @@ struct agent_window {
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
     uv_timer_t kill_timer, back_timer, mark_timer, look_timer;
+    unsigned n_patience;
     bool foreign; /* another program took the shell's place */
     int n_open;
     int rows, cols;
@@ -412,6 +414,10 @@ static void on_not_back(uv_timer_t *timer)
         agent_shell_read(w->shell);
     if (w->waiting == NULL || w->shell == NULL)
         return;
+    if (!is_active(w->run) && agent_shell_works(w->shell) && w->n_patience++ < MAX_PATIENCE) {
+        start_timer(&w->back_timer, on_not_back, (uint64_t)w->windows->back_ms);
+        return;
+    }
     log_warn("a window's shell did not come back and is replaced");
     agent_shell_kill(w->shell);
 }
@@ -481,6 +487,7 @@ static void post(struct agent_window *w, struct agent_run *run)
         r = open_shell(w, &err);
     if (r == 0) {
         run->n_shells++;
+        w->n_patience = 0;
         run->posted = true;
         agent_group_set_leader(run->group, agent_shell_pid(w->shell), false);
         agent_group_move(run->group, agent_shell_pid(w->shell));
