@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Stages: descriptor limit -> user -> capabilities -> no new privileges -> system call filter. */
+/* Stages: descriptor limit -> bounding set -> user -> capabilities -> no new privileges -> system
+ * call filter. */
 #include "gateway/privileges.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <pwd.h>
 #include <seccomp.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "transom/daemon.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
@@ -41,31 +41,24 @@ void gw_raise_descriptor_limit(void)
 
 static int become(const char *user, struct err *err)
 {
-    struct passwd *pw;
+    const char *name;
     uid_t uid;
     gid_t gid;
-    char *end;
+    int r = tr_daemon_gateway_user(user, &uid, &gid, &name, err);
 
-    errno = 0;
-    pw = getpwnam(user);
-    if (pw != NULL) {
-        uid = pw->pw_uid;
-        gid = pw->pw_gid;
-    } else {
-        uid = (uid_t)strtoul(user, &end, 10);
-        gid = (gid_t)uid;
-        if (*user == '\0' || *end != '\0')
-            return tr_err_set(err, -ENOENT, "gateway.user: there is no user \"%s\"", user);
-    }
+    if (r != 0)
+        return r;
     if (geteuid() != 0) {
-        if (geteuid() == uid)
+        if (*user == '\0' || geteuid() == uid)
             return 0;
         return tr_err_set(err, -EPERM, "gateway.user: only root can become \"%s\"", user);
     }
-    if (pw != NULL ? initgroups(user, gid) != 0 : setgroups(0, NULL) != 0)
-        return tr_err_set(err, -errno, "gateway.user: groups of \"%s\": %s", user, strerror(errno));
+    if (name != NULL ? initgroups(name, gid) != 0 : setgroups(1, &gid) != 0)
+        return tr_err_set(err, -errno, "gateway.user: groups of uid %u: %s", (unsigned)uid,
+                          strerror(errno));
     if (setresgid(gid, gid, gid) != 0 || setresuid(uid, uid, uid) != 0)
-        return tr_err_set(err, -errno, "gateway.user: \"%s\": %s", user, strerror(errno));
+        return tr_err_set(err, -errno, "gateway.user: uid %u: %s (in a user namespace set root)",
+                          (unsigned)uid, strerror(errno));
     return 0;
 }
 
@@ -75,8 +68,6 @@ static int drop_capabilities(struct err *err)
     struct __user_cap_data_struct none[2];
 
     memset(none, 0, sizeof(none));
-    for (int cap = 0; cap <= CAP_LAST_CAP; cap++) /* fails without CAP_SETPCAP: then harmless */
-        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
     if (syscall(SYS_capset, &header, none) != 0)
         return tr_err_set(err, -errno, "dropping capabilities: %s", strerror(errno));
@@ -222,22 +213,22 @@ static int filter_calls(struct err *err)
 
 int gw_drop_privileges(const char *user, char *what, size_t what_len, struct err *err)
 {
-    bool root;
-    int r = 0;
+    int r;
 
-    if (user[0] != '\0')
-        r = become(user, err);
+    /* First, while CAP_SETPCAP is there; who has not got it does not need this either. */
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    r = become(user, err);
     if (r == 0)
         r = drop_capabilities(err);
     if (r != 0)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return tr_err_set(err, -errno, "no_new_privs: %s", strerror(errno));
-    root = geteuid() == 0;
     if (!SANITIZED) /* a sanitizer's run-time reads /proc, forks and traces at will */
         r = filter_calls(err);
     snprintf(what, what_len, "uid %u, no capabilities, system calls %s%s", (unsigned)geteuid(),
              SANITIZED ? "NOT filtered (sanitizer build)" : "filtered",
-             root ? "; still root's files: set gateway.user" : "");
+             geteuid() == 0 ? "; still root's files: set gateway.user" : "");
     return r;
 }

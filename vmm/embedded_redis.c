@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include "transom/daemon.h"
 #include "transom/log.h"
 #include "vmm/file.h"
 #include "vmm/text.h"
@@ -331,18 +330,18 @@ static void start_again(uv_timer_t *timer)
     start(timer->data);
 }
 
-/* The gateway must reach the socket when it runs as a user of its own. */
-static void find_group(struct vmm_redis *r)
+/* The gateway must reach the socket with the rights of its own user alone. */
+static int find_group(struct vmm_redis *r, struct err *err)
 {
-    const struct passwd *pw;
+    const char *name;
+    uid_t uid;
+    int e;
 
-    if (getuid() != 0 || !*r->options->gateway_user)
-        return;
-    pw = getpwnam(r->options->gateway_user);
-    if (pw != NULL) {
-        r->group = pw->pw_gid;
-        r->has_group = true;
-    }
+    if (getuid() != 0)
+        return 0;
+    e = tr_daemon_gateway_user(r->options->gateway_user, &uid, &r->group, &name, err);
+    r->has_group = e == 0;
+    return e;
 }
 
 int vmm_redis_open(uv_loop_t *loop, const struct vmm_options *options, struct vmm_redis **out,
@@ -360,8 +359,9 @@ int vmm_redis_open(uv_loop_t *loop, const struct vmm_options *options, struct vm
     snprintf(r->socket, sizeof(r->socket), "%s/redis.sock", options->run_dir);
     snprintf(r->conf, sizeof(r->conf), "%s/redis.conf", options->run_dir);
     snprintf(r->data, sizeof(r->data), "%s/redis", options->state_dir);
-    find_group(r);
-    e = write_conf(r, err);
+    e = find_group(r, err);
+    if (e == 0)
+        e = write_conf(r, err);
     if (e != 0) {
         free(r);
         return e;

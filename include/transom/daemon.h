@@ -3,6 +3,7 @@
 #ifndef TRANSOM_DAEMON_H
 #define TRANSOM_DAEMON_H
 
+#include <sys/types.h>
 #include "transom/config.h"
 
 #define TR_CONFIG_DEFAULT_PATH "/etc/transom/transom.yaml"
@@ -22,6 +23,13 @@ struct tr_daemon {
  * --version and a good -n; 1 for a fault, 2 for wrong usage); all was said and *config is NULL. */
 TR_MUST_CHECK int tr_daemon_start(int argc, char **argv, const struct tr_daemon *daemon,
                                   struct tr_config **config);
+
+/* Who the gateway becomes when root starts it, from gateway.user: a name or a number. Empty: the
+ * user "transom-gateway" where there is one, else the number 65532, which no distribution gives
+ * away. *name is the user's name, for its groups, or NULL (borrowed until the next getpwnam()).
+ * Returns 0, or -ENOENT with the reason. */
+TR_MUST_CHECK int tr_daemon_gateway_user(const char *user, uid_t *uid, gid_t *gid,
+                                         const char **name, struct err *err);
 
 /* Tell the service manager named by NOTIFY_SOCKET, if any, e.g. "READY=1". Failures are not
  * errors: nobody depends on it. */

@@ -242,6 +242,7 @@ def ok(body=b"ok", fields=b""):
 class Edge:
     def __init__(self, options=None, redis=True, tls=False, start=True):
         self.dir = tempfile.mkdtemp(prefix="transom-edge-")
+        os.chmod(self.dir, 0o755)  # the gateway reaches Redis' socket as a user of its own
         self.redis_process = None
         self.gateway = None
         self.apps = []
@@ -284,7 +285,8 @@ class Edge:
 
     def start_redis(self):
         self.redis_process = Process(
-            ["redis-server", "--port", "0", "--unixsocket", self.dir + "/redis.sock", "--save", "",
+            ["redis-server", "--port", "0", "--unixsocket", self.dir + "/redis.sock",
+             "--unixsocketperm", "777", "--save", "",
              "--appendonly", "no", "--dir", self.dir], self.dir + "/redis.log")
         self.redis_process.wait_for(lambda: self.redis_try("PING") == "PONG", "redis answers")
 

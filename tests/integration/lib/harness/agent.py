@@ -193,6 +193,13 @@ class AgentClient:
         return answer
 
 
+def listens(path):
+    """Is somebody listening on this unix socket? (Its name is there a moment earlier.)"""
+    with open("/proc/net/unix") as sockets:
+        return any(line.split()[3] == "00010000" and line.split()[-1] == path
+                   for line in sockets.read().splitlines()[1:])
+
+
 class Agent:
     """A transom-agent in a folder of its own. cgroups: True needs them, False does without."""
 
@@ -209,7 +216,7 @@ class Agent:
              "--host-test", "--run-dir", os.path.join(self.dir, "run"), "--home", self.home,
              "--cgroup", self.group, "-v"], os.path.join(self.dir, "log"),
             env={**os.environ, **env})
-        self.process.wait_for(lambda: os.path.exists(self.socket), "the agent's socket")
+        self.process.wait_for(lambda: listens(self.socket), "the agent's socket")
         self.clients = []
         self.greet = greet
 
