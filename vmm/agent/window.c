@@ -127,6 +127,8 @@ void agent_run_view(const struct agent_run *run, struct agent_run_view *out)
     *out = run->view;
     if (run->window != NULL && run->view.status == AGENT_RUNNING && run->mark_from && !run->mark_to)
         out->to = run->window->ring.end;
+    out->placed = run->window == NULL || run->mark_from;
+    out->to_final = run->window == NULL || run->mark_to;
 }
 
 void agent_run_on_end(struct agent_run *run, agent_run_cb cb, void *arg)
@@ -140,6 +142,16 @@ static void drop_group(struct agent_run *run)
     if (run->group != NULL)
         agent_group_free(run->group);
     run->group = NULL;
+}
+
+static void tell_listeners(struct agent_window *w)
+{
+    struct agent_window_listener *next;
+
+    for (struct agent_window_listener *l = w->listeners; l != NULL; l = next) {
+        next = l->next;
+        l->on_output(l);
+    }
 }
 
 /* The one end of every run. */
@@ -172,6 +184,7 @@ static void end_run(struct agent_run *run, enum agent_run_status status)
     if (run->on_end != NULL)
         run->on_end(run, run->on_end_arg);
     run->on_end = NULL;
+    tell_listeners(w); /* some wait for the end of this run's output */
     begin(w);
 }
 
@@ -198,14 +211,10 @@ static struct agent_run *find_run(struct agent_window *w, uint64_t seq)
 static void on_output(const uint8_t *data, size_t len, void *arg)
 {
     struct agent_window *w = arg;
-    struct agent_window_listener *next;
 
     touch(w);
     agent_ring_write(&w->ring, data, len);
-    for (struct agent_window_listener *l = w->listeners; l != NULL; l = next) {
-        next = l->next;
-        l->on_output(l);
-    }
+    tell_listeners(w);
 }
 
 static void on_mark(char kind, uint64_t seq, void *arg)
@@ -256,7 +265,7 @@ static void on_start(uint64_t seq, void *arg)
     w->waiting = NULL;
     run->begun = true;
     run->view.started_at = agent_wall_ms();
-    if (!run->mark_from) /* the mark is still in the terminal; without it, what follows counts */
+    if (!run->mark_from) /* the mark was printed before, but may not have passed the terminal yet */
         run->view.from = run->view.to = w->ring.end;
     start_timer(&w->look_timer, on_look, LOOK_MS);
     agent_event(w->windows->agent, "run_start",

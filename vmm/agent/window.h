@@ -28,6 +28,8 @@ struct agent_run_view {
     const char *id;
     enum agent_run_status status;
     uint64_t from, to; /* of its output in the window's stream; to grows while it runs */
+    bool placed;       /* from is where the output begins; until then it is where it would by now */
+    bool to_final; /* to is where the output ends, though the run may not be known to have ended */
     bool has_code, by_exit;
     int code;
     bool shell_replaced;          /* a shell that did not come back was replaced to start it */

@@ -294,12 +294,15 @@ void agent_window_handle_list(struct agent_request *req)
 void agent_window_handle_get(struct agent_request *req)
 {
     struct agent_window *w = find(req);
+    struct agent_run_view view = {.placed = false};
     json_t *obj;
 
     if (w == NULL)
         return;
+    if (agent_window_run(w) != NULL)
+        agent_run_view(agent_window_run(w), &view);
     obj = agent_window_json(w);
-    if (obj != NULL && agent_window_run(w) != NULL)
+    if (obj != NULL && view.placed) /* for this moment it is only named as what keeps it busy */
         json_object_set_new(obj, "last_run", run_json(agent_window_run(w), agent_window_name(w)));
     agent_request_answer(req, 200, obj);
 }
@@ -310,6 +313,7 @@ struct viewer {
     struct agent_window_listener listener;
     struct agent_request *req;
     struct agent_window *window;
+    struct agent_run *run; /* the output ends with it; NULL: with the window */
     uint64_t at;
     bool full, follow, over;
 };
@@ -318,8 +322,27 @@ static void free_viewer(struct viewer *v)
 {
     if (v->window != NULL)
         agent_window_unlisten(v->window, &v->listener);
+    if (v->run != NULL)
+        agent_run_unref(v->run);
     v->req->cbs = NULL;
     free(v);
+}
+
+/* Where the output to be sent ends by now; *last: for good. The end of a run's output is marked
+ * before anything that follows it (the prompt) is in the ring. */
+static uint64_t viewer_end(const struct viewer *v, bool *last)
+{
+    uint64_t end = agent_window_ring(v->window)->end;
+    struct agent_run_view view;
+
+    *last = !v->follow;
+    if (v->run == NULL)
+        return end;
+    agent_run_view(v->run, &view);
+    if (!view.to_final)
+        return end;
+    *last = true;
+    return view.to < end ? view.to : end;
 }
 
 /* Returns false when the viewer is done for (and freed). */
@@ -327,6 +350,8 @@ static bool send_output(struct viewer *v)
 {
     const struct agent_ring *ring = agent_window_ring(v->window);
     const uint8_t *piece;
+    bool last;
+    uint64_t end = viewer_end(v, &last);
 
     if (v->at < agent_ring_begin(ring)) {
         /* Overtaken: what comes next would not follow what was sent. The client asks again and is
@@ -335,12 +360,14 @@ static bool send_output(struct viewer *v)
         free_viewer(v);
         return false;
     }
-    while (!v->full && v->at < ring->end) {
+    while (!v->full && v->at < end) {
         size_t n = agent_ring_peek(ring, v->at, &piece);
         int r;
 
         if (n > 65536)
             n = 65536;
+        if (n > end - v->at)
+            n = (size_t)(end - v->at);
         r = agent_request_write(v->req, piece, n);
         if (r < 0) {
             free_viewer(v);
@@ -349,7 +376,7 @@ static bool send_output(struct viewer *v)
         v->at += n;
         v->full = r == 0;
     }
-    if (v->at == ring->end && !v->follow) {
+    if (v->at >= end && last) {
         agent_request_finish(v->req);
         free_viewer(v);
         return false;
@@ -409,15 +436,36 @@ static bool parse_offset(struct agent_request *req, const char *name, uint64_t *
     return false;
 }
 
+/* ?run=ID must be the window's last run. Returns false after answering. */
+static bool find_run(struct agent_request *req, struct agent_window *w, struct agent_run **out)
+{
+    const struct agent_text *text = agent_target_query(&req->target, "run");
+    struct agent_run_view view = {.id = ""};
+
+    if (text == NULL)
+        return true;
+    if (agent_window_run(w) != NULL)
+        agent_run_view(agent_window_run(w), &view);
+    if (text->len != strlen(view.id) || memcmp(text->at, view.id, text->len) != 0) {
+        agent_request_error(req, 404, "not_found", "this is not the window's last run");
+        return false;
+    }
+    *out = agent_window_run(w);
+    return true;
+}
+
 void agent_window_handle_output(struct agent_request *req)
 {
     struct agent_window *w = find(req);
     const struct agent_ring *ring;
+    struct agent_run *run = NULL;
     uint64_t from = 0, follow = 0;
     struct viewer *v;
     char text[32];
 
     if (w == NULL || !parse_offset(req, "from", &from) || !parse_offset(req, "follow", &follow))
+        return;
+    if (!find_run(req, w, &run))
         return;
     ring = agent_window_ring(w);
     if (from > ring->end) {
@@ -432,6 +480,9 @@ void agent_window_handle_output(struct agent_request *req)
     }
     v->req = req;
     v->window = w;
+    v->run = run;
+    if (run != NULL)
+        agent_run_ref(run);
     v->follow = follow != 0;
     v->at = from < agent_ring_begin(ring) ? agent_ring_begin(ring) : from;
     v->listener.on_output = on_viewer_output;

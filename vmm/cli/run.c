@@ -76,8 +76,8 @@ static bool on_output(struct http_req *req, const uint8_t *data, size_t len)
 
 static void follow(struct run *r)
 {
-    char *path =
-        cli_printf("%s/output?from=%llu&follow=1", r->window_path, (unsigned long long)r->at);
+    char *path = cli_printf("%s/output?from=%llu&follow=1&run=%s", r->window_path,
+                            (unsigned long long)r->at, r->run_id);
 
     http_req_free(r->output);
     r->placed = false;
@@ -223,8 +223,8 @@ static bool watch(struct run *r, int signal_fd)
         if (!r->taken && !take_answer(r))
             return false;
         r->taken = true;
-        if (!r->ended && now_ms() - r->asked_at >= pause_ms(r))
-            ask(r);
+        if (!r->ended && (now_ms() - r->asked_at >= pause_ms(r) || (r->begun && r->output->done)))
+            ask(r); /* an output that is over most likely means that the run is */
     }
     return true;
 }
