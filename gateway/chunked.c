@@ -2,22 +2,12 @@
 #include "gateway/chunked.h"
 
 #include <string.h>
+#include "transom/hex.h"
 
 /* left is valid in SIZE, EXT, SIZE_LF (being read) and DATA (counting down). */
 enum { SIZE, EXT, SIZE_LF, DATA, DATA_CR, DATA_LF, LAST };
 
 #define EXT_MAX 4096 /* extensions mean nothing to anybody; more is an attack */
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 /* One byte of framing. Returns false when it cannot stand here. */
 static bool step(struct gw_chunked *c, char byte)
@@ -26,7 +16,7 @@ static bool step(struct gw_chunked *c, char byte)
 
     switch (c->state) {
     case SIZE:
-        digit = hex_value(byte);
+        digit = tr_hex_digit(byte);
         if (digit >= 0) {
             if (++c->n_digits > 15)
                 return false;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include "transom/hex.h"
 
 static void fill(char *out, size_t len, const char *alphabet, size_t n)
 {
@@ -125,17 +126,6 @@ bool vmm_word_valid(const char *s, size_t max, const char *extra)
     return true;
 }
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
 char *vmm_percent_decode(const char *s, size_t len)
 {
     char *out = malloc(len + 1);
@@ -150,8 +140,8 @@ char *vmm_percent_decode(const char *s, size_t len)
             out[n++] = s[i];
             continue;
         }
-        hi = i + 2 < len ? hex_value(s[i + 1]) : -1;
-        lo = i + 2 < len ? hex_value(s[i + 2]) : -1;
+        hi = i + 2 < len ? tr_hex_digit(s[i + 1]) : -1;
+        lo = i + 2 < len ? tr_hex_digit(s[i + 2]) : -1;
         if (hi < 0 || lo < 0 || (hi == 0 && lo == 0)) {
             free(out);
             return NULL;

@@ -4,17 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
+#include "transom/hex.h"
 
 /* Decode text[0..len) in place, with a NUL put behind. There must be room for it. */
 static int decode(char *text, size_t len, bool plus, struct agent_text *out)
@@ -27,8 +17,8 @@ static int decode(char *text, size_t len, bool plus, struct agent_text *out)
 
             if (i + 2 >= len)
                 return UV_EINVAL;
-            hi = hex(text[i + 1]);
-            lo = hex(text[i + 2]);
+            hi = tr_hex_digit(text[i + 1]);
+            lo = tr_hex_digit(text[i + 2]);
             if (hi < 0 || lo < 0)
                 return UV_EINVAL;
             text[n++] = (char)(hi << 4 | lo);

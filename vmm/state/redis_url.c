@@ -6,20 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include "transom/hex.h"
 
 #define DEFAULT_PORT 6379
 #define DB_MAX       65535
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
 
 /* Percent-decode s[0..len) into out; false when it does not fit, is malformed or holds a NUL. */
 static bool decode(const char *s, size_t len, char *out, size_t cap)
@@ -30,8 +20,8 @@ static bool decode(const char *s, size_t len, char *out, size_t cap)
         char c = s[i];
 
         if (c == '%') {
-            int high = i + 2 < len ? hex(s[i + 1]) : -1;
-            int low = i + 2 < len ? hex(s[i + 2]) : -1;
+            int high = i + 2 < len ? tr_hex_digit(s[i + 1]) : -1;
+            int low = i + 2 < len ? tr_hex_digit(s[i + 2]) : -1;
 
             if (high < 0 || low < 0 || (high == 0 && low == 0))
                 return false;
