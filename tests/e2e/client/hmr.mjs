@@ -19,6 +19,8 @@ async function watch (page) {
   await page.getByText(task.from).first().waitFor()
   const title = await page.title()
   const background = await page.evaluate(() => getComputedStyle(document.body).margin)
+  await page.waitForFunction(() => document.images.length > 0 &&
+    [...document.images].every((image) => image.complete && image.naturalWidth > 0))
   await page.evaluate(() => { window.transomMark = 'kept' })
   await page.screenshot({ path: task.screenshot })
   console.log('ready')
