@@ -252,8 +252,9 @@ void agent_group_move(struct agent_group *g, pid_t pid)
         log_warn("moving process %d to its group: %s", (int)pid, strerror(errno));
 }
 
-/* Run fn for every process of a cgroup directory and those inside. Returns how many. */
-static size_t each_in_cgroup(const char *path, void (*fn)(pid_t pid, int signum), int signum)
+/* Run fn for every process but one of a cgroup directory and those inside. Returns how many. */
+static size_t each_in_cgroup(const char *path, void (*fn)(pid_t pid, int signum), int signum,
+                             pid_t but)
 {
     char file[PATH_MAX + 300];
     struct dirent *e;
@@ -266,7 +267,7 @@ static size_t each_in_cgroup(const char *path, void (*fn)(pid_t pid, int signum)
     procs = fopen(file, "re");
     while (procs != NULL && fscanf(procs, "%d", &pid) == 1) {
         n++;
-        if (fn != NULL && pid > 1)
+        if (fn != NULL && pid > 1 && pid != but)
             fn(pid, signum);
     }
     if (procs != NULL)
@@ -276,7 +277,7 @@ static size_t each_in_cgroup(const char *path, void (*fn)(pid_t pid, int signum)
         if (e->d_type != DT_DIR || e->d_name[0] == '.')
             continue;
         snprintf(file, sizeof(file), "%s/%s", path, e->d_name);
-        n += each_in_cgroup(file, fn, signum);
+        n += each_in_cgroup(file, fn, signum, but);
     }
     if (dir != NULL)
         closedir(dir);
@@ -318,12 +319,20 @@ void agent_group_signal(struct agent_group *g, int signum)
     if (!g->groups->cgroups)
         walk(g, signum);
     else if (signum != SIGKILL || write_file(g->path, "cgroup.kill", "1") != 0)
-        each_in_cgroup(g->path, send_signal, signum);
+        each_in_cgroup(g->path, send_signal, signum, 0);
+}
+
+void agent_group_signal_others(struct agent_group *g, int signum, pid_t but)
+{
+    if (!g->groups->cgroups)
+        walk(g, signum); /* a leader that is not to be ended is no member */
+    else
+        each_in_cgroup(g->path, send_signal, signum, but);
 }
 
 size_t agent_group_count(struct agent_group *g)
 {
-    return g->groups->cgroups ? each_in_cgroup(g->path, NULL, 0) : walk(g, 0);
+    return g->groups->cgroups ? each_in_cgroup(g->path, NULL, 0, 0) : walk(g, 0);
 }
 
 void agent_groups_kill(struct agent_groups *gs)

@@ -40,6 +40,8 @@ void agent_group_move(struct agent_group *g, pid_t pid);
 /* Signal every process of the group and of groups inside. SIGKILL misses none, even if they fork.
  */
 void agent_group_signal(struct agent_group *g, int signum);
+/* The same for all but one, which may go on making others: to be repeated. */
+void agent_group_signal_others(struct agent_group *g, int signum, pid_t but);
 /* Number of processes, groups inside included; never a wrong 0. */
 size_t agent_group_count(struct agent_group *g);
 

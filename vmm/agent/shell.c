@@ -66,8 +66,9 @@ struct agent_shell {
     size_t input_len;
     uint64_t posted, begun; /* newest command handed over; newest the shell took up */
     unsigned n_kicks, n_sleeps;
-    bool empty; /* what was posted has no command */
-    bool hello; /* hooks are there */
+    bool int_ignored, int_sent; /* by the shell; to a shell that ignored it */
+    bool empty;                 /* what was posted has no command */
+    bool hello;                 /* hooks are there */
     bool at_prompt;
     bool typed_on; /* input since the prompt */
     bool terminal_ended;
@@ -288,8 +289,13 @@ static void on_sleep(uv_timer_t *timer)
         return;
     if (sh->n_sleeps++ < SLEEP_TRIES && agent_proc_read(sh->pid, &p) && p.state != 'S')
         start_timer(&sh->sleep, on_sleep, 1);
-    else
+    else if (!sh->int_ignored || sh->int_sent) {
+        kill(sh->pid, sh->int_ignored ? SIGWINCH : SIGINT);
+    } else {
+        sh->int_sent = true;
         kill(sh->pid, SIGINT);
+        start_timer(&sh->sleep, on_sleep, 1);
+    }
 }
 
 static void on_kick(uv_timer_t *timer)
@@ -347,6 +353,8 @@ static void on_line(struct agent_shell *sh, char *line)
             start_timer(&sh->kick, on_kick, 1);
     } else if (strcmp(word, "kicked") == 0) {
         sh->n_sleeps = 0;
+        sh->int_sent = false;
+        sh->int_ignored = strchr(line, 'i') != NULL && strrchr(line, 'i') > strchr(line, ' ');
         start_timer(&sh->sleep, on_sleep, 0);
     } else if (strcmp(word, "start") == 0 && seq <= sh->posted) {
         sh->at_prompt = false;

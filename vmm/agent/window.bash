@@ -7,7 +7,7 @@ for __transom_command in ~/.bash_profile ~/.bash_login ~/.profile; do
     [[ -r $__transom_command ]] && { . "$__transom_command"; break; }
 done
 __transom_seq=0 __transom_run= __transom_status=0 __transom_count= __transom_err= __transom_command=
-__transom_flags= __transom_jump= __transom_shown= __transom_set= __transom_in= __transom_went= __transom_env=() __transom_old=()
+__transom_flags= __transom_jump= __transom_shown= __transom_set= __transom_in= __transom_int= __transom_went= __transom_env=() __transom_old=()
 
 # $? for the command that is about to be evaluated.
 __transom_return() { return "$1"; }
@@ -25,8 +25,9 @@ __transom_quiet() {
 # Runs on a signal: is a new command waiting? Then whatever is going on must be left for the top
 # level, which asks __transom_before. From a command ("b": a typed one, as the agent sees it) that is
 # done here and now, so that nothing behind it runs. From the prompt it takes an interrupt that the
-# agent sends, since the line editor cleans up only after one that reaches it while it waits; where
-# interrupts are ignored, it has to do without.
+# agent sends, since the line editor cleans up only after one that reaches it while it waits. Where
+# interrupts are ignored ("i") the editor does not look out for them: then one is sent, and this
+# signal again, by which the editor notices it.
 __transom_kick() {
     [[ ! $__transom_in ]] || return 0 # it is looked at anyway, or will be asked again
     local message trap flags=$-
@@ -38,8 +39,9 @@ __transom_kick() {
     fi
     __transom_jump=${message[0]}${message[1]}
     builtin trap -p INT >"$__transom_dir/trap"
-    builtin read -r trap <"$__transom_dir/trap"
-    [[ $trap != "trap -- '' "* ]] || __transom_jump+=b
+    builtin mapfile -d '' -t trap <"$__transom_dir/trap"
+    [[ ! ${trap-} ]] || __transom_int=$trap # the user's own, put back in __transom_before
+    [[ ${trap-} != "trap -- '' "* ]] || __transom_jump+=i
     [[ $__transom_flags ]] || __transom_quiet "$flags"
     PROMPT_COMMAND[7070]=$__transom_hook
 }
@@ -78,6 +80,7 @@ __transom_before() {
     [[ $__transom_flags ]] || __transom_quiet "$flags"
     local status=$1 count='\#' message name i IFS=$' \t\n'
     count=${count@P} __transom_jump=
+    if [[ $__transom_int ]]; then eval "$__transom_int"; __transom_int=; fi
     builtin mapfile -d '' -t message <"$__transom_dir/command"
     if [[ $__transom_run && ! $__transom_went && ${message[0]-} == "$__transom_run" ]]; then
         __transom_seq= __transom_run= __transom_shown= # interrupted before it began: again
@@ -157,6 +160,7 @@ __transom_trap='{ __transom_kick; } 2>/dev/null
 if [[ $__transom_jump ]]; then
     if [[ ! $__transom_err && ! /dev/fd/2 -ef /dev/null ]]; then exec {__transom_err}>&2 2>/dev/null; fi
     if [[ $__transom_jump == *b* || $__transom_run ]]; then builtin trap - INT; builtin kill -INT $$; fi
+    if [[ $__transom_jump == *i* ]]; then builtin trap - INT; fi
     builtin printf "kicked %s\n" "$__transom_jump" >"$__transom_dir/status"
 fi'
 __transom_modes=$(stty -g </dev/tty)

@@ -25,6 +25,7 @@
 
 #define TERM_MS         200 /* between SIGTERM and SIGKILL of what is cancelled */
 #define DYING_POLL_MS   10
+#define TERM_EVERY      10    /* of those polls: for what was started since */
 #define START_UP_MS     30000 /* the user's start-up files */
 #define MARK_MS         300   /* from the news of the end to the mark */
 #define MAX_PATIENCE    15    /* times that a starved shell at its prompt is waited for again */
@@ -62,6 +63,7 @@ struct agent_window {
     struct agent_run *waiting; /* referenced */
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
+    unsigned n_dying; /* times it was signalled */
     uv_timer_t kill_timer, back_timer, mark_timer, look_timer;
     unsigned n_patience;
     bool foreign; /* another program took the shell's place */
@@ -170,9 +172,9 @@ static void end_run(struct agent_run *run, enum agent_run_status status)
     run->view.ended_at = agent_wall_ms();
     run->window = NULL;
     explicit_bzero(run->command, run->command_len);
-    if (w->shell != NULL && run->posted && run->group != NULL) {
+    if (w->shell != NULL && run->posted) {
         agent_group_move(w->group, agent_shell_pid(w->shell));
-        if (!run->begun) /* as far as we heard; the shell may just have */
+        if (!run->begun && run->group != NULL) /* as far as we heard; the shell may just have */
             agent_group_signal(run->group, SIGKILL);
     }
     drop_group(run);
@@ -399,14 +401,24 @@ static const struct agent_shell_cbs shell_cbs = {.on_output = on_output,
 
 /* ---- starting a run ---- */
 
+/* Until the shell has left the run it stays in the run's group, so that what it still starts is
+ * found; afterwards the group is killed whole. */
 static void on_dying(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
     int64_t waited = agent_uptime_ms() - w->dying_since;
+    int signum = waited >= TERM_MS ? SIGKILL : w->n_dying % TERM_EVERY == 0 ? SIGTERM : SIGCONT;
 
+    w->n_dying++;
+    if (w->shell != NULL && is_active(w->run)) {
+        agent_group_signal_others(w->dying, signum, agent_shell_pid(w->shell));
+        agent_group_signal_others(w->dying, SIGCONT, agent_shell_pid(w->shell));
+        start_timer(&w->kill_timer, on_dying, DYING_POLL_MS);
+        return;
+    }
     if (agent_group_count(w->dying) > 0 && waited < w->windows->back_ms) {
-        if (waited >= TERM_MS)
-            agent_group_signal(w->dying, SIGKILL);
+        agent_group_signal(w->dying, signum);
+        agent_group_signal(w->dying, SIGCONT);
         start_timer(&w->kill_timer, on_dying, DYING_POLL_MS);
         return;
     }
@@ -440,7 +452,6 @@ static void cancel(struct agent_window *w)
         return;
     run->cancelled = true;
     if (w->shell != NULL) {
-        agent_group_move(w->group, agent_shell_pid(w->shell));
         agent_shell_reset_terminal(w->shell);
         if (agent_shell_post(w->shell, ++w->windows->last_seq, "", 0, "", NULL) != 0)
             agent_shell_kill(w->shell); /* no other way to get it back */
@@ -449,9 +460,8 @@ static void cancel(struct agent_window *w)
     w->dying = run->group;
     run->group = NULL;
     w->dying_since = agent_uptime_ms();
-    agent_group_signal(w->dying, SIGTERM);
-    agent_group_signal(w->dying, SIGCONT);
-    start_timer(&w->kill_timer, on_dying, 0);
+    w->n_dying = 0;
+    on_dying(&w->kill_timer);
 }
 
 /* A command as a person may see it: one that could move the cursor or be endless is not shown as it

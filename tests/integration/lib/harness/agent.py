@@ -211,11 +211,15 @@ class Agent:
         self.group = ""
         if cgroups:
             self.group = os.path.join(cgroup_parent(), "transom-test-" + secrets.token_hex(6))
-        self.process = Process(
-            [os.path.join(os.environ["TRANSOM_BIN"], "transom-agent"), "--unix", self.socket,
-             "--host-test", "--run-dir", os.path.join(self.dir, "run"), "--home", self.home,
-             "--cgroup", self.group, "-v"], os.path.join(self.dir, "log"),
-            env={**os.environ, **env})
+        try:
+            self.process = Process(
+                [os.path.join(os.environ["TRANSOM_BIN"], "transom-agent"), "--unix", self.socket,
+                 "--host-test", "--run-dir", os.path.join(self.dir, "run"), "--home", self.home,
+                 "--cgroup", self.group, "-v"], os.path.join(self.dir, "log"),
+                env={**os.environ, **env})
+        except OSError:  # there is no such program: nothing else was made yet
+            shutil.rmtree(self.dir)
+            raise
         self.process.wait_for(lambda: listens(self.socket), "the agent's socket")
         self.clients = []
         self.greet = greet
