@@ -126,8 +126,10 @@ class Uplink:
         self._lock = os.open(FORWARD_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(BlockingIOError):  # alone: note what to put back
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with open(FORWARD, "rb") as file:
-                os.pwrite(self._lock, file.read()[:1], 0)
+            # A note that is there already is of a test that was killed before it could put it back.
+            if not os.pread(self._lock, 1, 0):
+                with open(FORWARD, "rb") as file:
+                    os.pwrite(self._lock, file.read()[:1], 0)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
         with open(FORWARD, "w", encoding="ascii") as file:
             file.write("1")
@@ -139,6 +141,7 @@ class Uplink:
             if before in (b"0", b"1"):
                 with open(FORWARD, "wb") as file:
                     file.write(before)
+            os.ftruncate(self._lock, 0)
         os.close(self._lock)
         self._lock = None
 
