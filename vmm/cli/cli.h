@@ -95,6 +95,9 @@ json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after sa
 /* Output (output.c). Text from the server has control characters replaced when it is shown. */
 void cli_print_json(const json_t *value);
 void cli_print_text(const char *text);
+/* Show what a creation answered: all of it with --json, else the one member that is needed next.
+ * Takes answer; NULL: the call failed and said so. Returns the exit status. */
+int cli_print_answer(const struct cli *cli, json_t *answer, const char *member);
 const char *cli_text(const json_t *object, const char *key); /* "" when absent; borrowed */
 /* A table: columns are keys of the rows' objects; headers likewise, both NULL-terminated. */
 void cli_print_table(const json_t *rows, const char *const *keys, const char *const *headers);

@@ -21,16 +21,7 @@ int cmd_key_create(struct cli *cli, int argc, char **argv)
     }
     key = cli_call(cli, "POST", "/v1/keys", body);
     json_decref(body);
-    if (key == NULL)
-        return 1;
-    if (cli->json) {
-        cli_print_json(key);
-    } else {
-        cli_print_text(cli_text(key, "key"));
-        putchar('\n');
-    }
-    json_decref(key);
-    return 0;
+    return cli_print_answer(cli, key, "key");
 }
 
 int cmd_key_list(struct cli *cli, int argc, char **argv)

@@ -70,6 +70,20 @@ void cli_print_text(const char *text)
     free(copy);
 }
 
+int cli_print_answer(const struct cli *cli, json_t *answer, const char *member)
+{
+    if (answer == NULL)
+        return 1;
+    if (cli->json) {
+        cli_print_json(answer);
+    } else {
+        cli_print_text(cli_text(answer, member));
+        putchar('\n');
+    }
+    json_decref(answer);
+    return 0;
+}
+
 const char *cli_text(const json_t *object, const char *key)
 {
     const char *s = json_string_value(json_object_get(object, key));

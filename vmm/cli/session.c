@@ -14,16 +14,7 @@ int cmd_session_new(struct cli *cli, int argc, char **argv)
     }
     session = cli_call(cli, "POST", "/v1/sessions", body);
     json_decref(body);
-    if (session == NULL)
-        return 1;
-    if (cli->json) {
-        cli_print_json(session);
-    } else {
-        cli_print_text(cli_text(session, "id"));
-        putchar('\n');
-    }
-    json_decref(session);
-    return 0;
+    return cli_print_answer(cli, session, "id");
 }
 
 /* What a list shows of a session's sandboxes: the state of the first. */
