@@ -110,6 +110,7 @@ static void apply(struct gw_feed *f, const char *label, size_t label_len, const 
     struct tr_route route;
     struct err err = {0};
     uint64_t keep = 0;
+    int r;
 
     if (!tr_label_valid(label, label_len)) {
         atomic_fetch_add(&f->figures.bad_records, 1);
@@ -127,7 +128,9 @@ static void apply(struct gw_feed *f, const char *label, size_t label_len, const 
         log_warn("route of %s ignored: %s", name, err.msg);
         return;
     }
-    if (gw_table_put(f->table, &route, f->generation, now_ms()) != GW_TABLE_CHANGED)
+    r = gw_table_put(f->table, &route, f->generation, now_ms());
+    tr_route_fini(&route);
+    if (r != GW_TABLE_CHANGED)
         return; /* nobody talks to a label that is new */
     /* A machine that stops may still finish what it is saying. */
     if (route.state == TR_SANDBOX_RUNNING || route.state == TR_SANDBOX_STOPPING ||

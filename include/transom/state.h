@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What both daemons know of the Redis side: key names, the route record, a connection that comes
- * back by itself. Implemented in vmm/state/. */
+/* What both daemons know of the Redis side: key names, the route record (route.h), a connection
+ * that comes back by itself. Implemented in vmm/state/. */
 #ifndef TRANSOM_STATE_H
 #define TRANSOM_STATE_H
 
@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <uv.h>
 #include "transom/err.h"
+#include "transom/route.h"
 
 #define TR_KEY_ROUTES "transom:routes" /* hash: label -> route record */
 #define TR_KEY_ROUTE_CHANGES                                                                       \
@@ -16,39 +17,6 @@
 #define TR_KEY_IDLE          "transom:idle"   /* sorted set: label by deadline (unix ms) */
 #define TR_ROUTE_CHANGES_MAX 100000
 #define TR_EVENTS_MAX        10000
-#define TR_LABEL_LEN         16
-
-enum tr_sandbox_state {
-    TR_SANDBOX_ASLEEP,
-    TR_SANDBOX_STARTING,
-    TR_SANDBOX_RUNNING,
-    TR_SANDBOX_STOPPING,
-    TR_SANDBOX_FAILED,
-};
-const char *tr_sandbox_state_name(enum tr_sandbox_state state);
-TR_MUST_CHECK int tr_sandbox_state_parse(const char *name, enum tr_sandbox_state *state);
-
-/* Where a label leads. In Redis as JSON:
- * {"v":1,"state":"running","address":"100.64.0.6","port":8080,"instance":3,"node":"n1",
- *  "session":"...","owner":"...","reason":""}. Unknown members are ignored. */
-struct tr_route {
-    char label[TR_LABEL_LEN + 1];
-    enum tr_sandbox_state state;
-    char address[46]; /* numeric; "" unless running */
-    uint16_t port;    /* of the guest, for "/" */
-    uint64_t instance;
-    char node[64];
-    char session[TR_LABEL_LEN + 1];
-    char owner[65];
-    char reason[128]; /* failed: why */
-};
-
-/* Parse a record (hostile bytes, bounded). Returns 0, or UV_EINVAL with a reason. */
-TR_MUST_CHECK int tr_route_parse(const char *label, const char *json, size_t len,
-                                 struct tr_route *out, struct err *err);
-/* Encode; returns a malloc'ed string or NULL when out of memory. */
-char *tr_route_encode(const struct tr_route *route);
-bool tr_label_valid(const char *s, size_t len); /* exactly [a-z0-9]{16} */
 
 /* A Redis connection on a libuv loop that reconnects with backoff (100 ms doubling to 5 s, with
  * jitter). url: "unix:/path[?db=N]", "redis://[[user]:password@]host[:port][/db]" (user and

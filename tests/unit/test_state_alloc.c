@@ -91,13 +91,29 @@ static void *json_malloc_here(size_t size)
 
 START_TEST(records_survive_each_failed_allocation)
 {
-    struct tr_route in = {.label = "abcdefgh01234567", .state = TR_SANDBOX_ASLEEP}, out;
+    static const struct tr_route_rule rule = {.prefix = "/a", .prefix_len = 2, .port = 1};
+    static const struct tr_route_port port = {.port = 2};
+    static const uint8_t key[TR_ROUTE_KEY_SIZE];
+    struct tr_route in = {.label = "abcdefgh01234567",
+                          .protocol = TR_PROTOCOL_H2C,
+                          .wake = true,
+                          .agent_port = 982},
+                    out;
     struct err err;
     char *text;
     bool failed;
     long n = 1;
 
     json_set_alloc_funcs(json_malloc_here, free);
+    do {
+        int r;
+
+        alloc_fail_at(n++);
+        r = tr_route_extra_new(&rule, 1, &port, 1, key, false, &in.extra, NULL);
+        failed = alloc_failed();
+        ck_assert_int_eq(r, failed ? UV_ENOMEM : 0);
+    } while (failed);
+    n = 1;
     do {
         alloc_fail_at(n++);
         text = tr_route_encode(&in);
@@ -117,8 +133,11 @@ START_TEST(records_survive_each_failed_allocation)
         failed = alloc_failed();
         ck_assert_int_eq(r != 0, failed);
         ck_assert_int_eq(err.code, r);
+        if (r == 0)
+            tr_route_fini(&out);
     } while (failed);
     ck_assert_int_gt(n, 10);
+    tr_route_fini(&in);
     free(text);
 }
 END_TEST

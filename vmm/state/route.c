@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* Names of sandbox states, and the route record between C and JSON. Records come from Redis, which
  * others may write to: every length and every character that matters is checked here. */
-#include "transom/state.h"
+#include "transom/route.h"
 
 #include <arpa/inet.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RECORD_MAX 4096 /* bytes; ours are below 700 */
+#include <uv.h>
 
 static const char *const state_names[] = {
     [TR_SANDBOX_ASLEEP] = "asleep",   [TR_SANDBOX_STARTING] = "starting",
@@ -91,7 +90,7 @@ static bool address_valid(const char *s)
     return inet_pton(AF_INET, s, &addr) == 1 || inet_pton(AF_INET6, s, &addr) == 1;
 }
 
-static int parse_members(const json_t *o, struct tr_route *r, struct err *err)
+static int parse_place(const json_t *o, struct tr_route *r, struct err *err)
 {
     json_int_t v = 0, port = 0, instance = 0;
     char state[16];
@@ -130,6 +129,177 @@ static int parse_members(const json_t *o, struct tr_route *r, struct err *err)
     return 0;
 }
 
+/* Absent counts as false. */
+static int get_flag(const json_t *o, const char *key, bool *out, struct err *err)
+{
+    const json_t *v = json_object_get(o, key);
+
+    if (v != NULL && !json_is_boolean(v))
+        return tr_err_set(err, UV_EINVAL, "%s: neither true nor false", key);
+    *out = json_is_true(v);
+    return 0;
+}
+
+/* Absent counts as http1. */
+static int get_protocol(const json_t *o, uint8_t *out, struct err *err)
+{
+    enum tr_protocol protocol = TR_PROTOCOL_HTTP1;
+    char name[16];
+    int e = get_text(o, "protocol", name, sizeof(name), err);
+
+    if (e == 0 && name[0] != '\0' && tr_protocol_parse(name, &protocol) != 0)
+        e = tr_err_set(err, UV_EINVAL, "protocol: \"%s\" is not known", name);
+    *out = (uint8_t)protocol;
+    return e;
+}
+
+/* An array of at most max objects; absent counts as empty. */
+static int get_objects(const json_t *o, const char *key, size_t max, const json_t **array,
+                       size_t *n, struct err *err)
+{
+    *array = json_object_get(o, key);
+    *n = 0;
+    if (*array == NULL)
+        return 0;
+    if (!json_is_array(*array))
+        return tr_err_set(err, UV_EINVAL, "%s: not an array", key);
+    *n = json_array_size(*array);
+    if (*n > max)
+        return tr_err_set(err, UV_EINVAL, "%s: more than %zu", key, max);
+    for (size_t i = 0; i < *n; i++) {
+        if (!json_is_object(json_array_get(*array, i)))
+            return tr_err_set(err, UV_EINVAL, "%s[%zu]: not an object", key, i);
+    }
+    return 0;
+}
+
+/* prefix points into o. */
+static int parse_rule(const json_t *o, struct tr_route_rule *rule, struct err *err)
+{
+    const json_t *prefix = json_object_get(o, "prefix");
+    json_int_t port = 0;
+    int e;
+
+    if (!json_is_string(prefix) || json_string_length(prefix) > TR_ROUTE_PREFIX_MAX)
+        return tr_err_set(err, UV_EINVAL, "prefix: not a string of at most %d bytes",
+                          TR_ROUTE_PREFIX_MAX);
+    if ((e = get_number(o, "port", 1, UINT16_MAX, &port, err)) != 0 ||
+        (e = get_protocol(o, &rule->protocol, err)) != 0 ||
+        (e = get_flag(o, "strip", &rule->strip, err)) != 0)
+        return e;
+    rule->prefix = json_string_value(prefix);
+    rule->prefix_len = (uint16_t)json_string_length(prefix);
+    rule->port = (uint16_t)port;
+    return 0;
+}
+
+static int parse_port(const json_t *o, struct tr_route_port *port, struct err *err)
+{
+    json_int_t number = 0;
+    int e = get_number(o, "port", 1, UINT16_MAX, &number, err);
+
+    port->port = (uint16_t)number;
+    return e != 0 ? e : get_protocol(o, &port->protocol, err);
+}
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static int parse_key(const json_t *access, uint8_t key[TR_ROUTE_KEY_SIZE], struct err *err)
+{
+    char hex[2 * TR_ROUTE_KEY_SIZE + 1];
+    int e = get_text(access, "key", hex, sizeof(hex), err);
+    bool bad = strlen(hex) != 2 * TR_ROUTE_KEY_SIZE;
+
+    for (int i = 0; e == 0 && !bad && i < TR_ROUTE_KEY_SIZE; i++) {
+        int hi = hex_value(hex[2 * i]), lo = hex_value(hex[2 * i + 1]);
+
+        bad = hi < 0 || lo < 0;
+        key[i] = (uint8_t)(bad ? 0 : hi * 16 + lo);
+    }
+    explicit_bzero(hex, sizeof(hex));
+    if (e == 0 && bad)
+        e = tr_err_set(err, UV_EINVAL, "access.key: not %d hexadecimal digits",
+                       2 * TR_ROUTE_KEY_SIZE);
+    return e;
+}
+
+/* is_private, and then key, embed. */
+static int parse_access(const json_t *o, bool *is_private, uint8_t key[TR_ROUTE_KEY_SIZE],
+                        bool *embed, struct err *err)
+{
+    const json_t *access = json_object_get(o, "access");
+    char mode[16];
+    int e;
+
+    *is_private = *embed = false;
+    if (access == NULL)
+        return 0;
+    if (!json_is_object(access))
+        return tr_err_set(err, UV_EINVAL, "access: not an object");
+    if ((e = get_text(access, "mode", mode, sizeof(mode), err)) != 0)
+        return e;
+    if (strcmp(mode, "public") == 0)
+        return 0;
+    if (strcmp(mode, "private") != 0)
+        return tr_err_set(err, UV_EINVAL, "access.mode: \"%s\" is not known", mode);
+    *is_private = true;
+    if ((e = get_flag(access, "embed", embed, err)) != 0)
+        return e;
+    return parse_key(access, key, err);
+}
+
+static int parse_extra(const json_t *o, struct tr_route_extra **out, struct err *err)
+{
+    struct tr_route_rule rules[TR_ROUTE_RULES_MAX];
+    struct tr_route_port ports[TR_ROUTE_PORTS_MAX];
+    uint8_t key[TR_ROUTE_KEY_SIZE];
+    const json_t *rule_array, *port_array;
+    size_t n_rules, n_ports;
+    bool is_private, embed;
+    int e;
+
+    if ((e = get_objects(o, "rules", TR_ROUTE_RULES_MAX, &rule_array, &n_rules, err)) != 0 ||
+        (e = get_objects(o, "ports", TR_ROUTE_PORTS_MAX, &port_array, &n_ports, err)) != 0)
+        return e;
+    for (size_t i = 0; i < n_rules; i++) {
+        if ((e = parse_rule(json_array_get(rule_array, i), &rules[i], err)) != 0) {
+            (void)tr_err_wrap(err, "rules[%zu]", i);
+            return e;
+        }
+    }
+    for (size_t i = 0; i < n_ports; i++) {
+        if ((e = parse_port(json_array_get(port_array, i), &ports[i], err)) != 0) {
+            (void)tr_err_wrap(err, "ports[%zu]", i);
+            return e;
+        }
+    }
+    if ((e = parse_access(o, &is_private, key, &embed, err)) == 0)
+        e = tr_route_extra_new(rules, n_rules, ports, n_ports, is_private ? key : NULL, embed, out,
+                               err);
+    explicit_bzero(key, sizeof(key));
+    return e;
+}
+
+static int parse_members(const json_t *o, struct tr_route *r, struct err *err)
+{
+    json_int_t agent_port = 0;
+    int e;
+
+    if ((e = parse_place(o, r, err)) != 0 || (e = get_protocol(o, &r->protocol, err)) != 0 ||
+        (e = get_flag(o, "wake", &r->wake, err)) != 0)
+        return e;
+    if (json_object_get(o, "agent_port") != NULL &&
+        (e = get_number(o, "agent_port", 0, UINT16_MAX, &agent_port, err)) != 0)
+        return e;
+    r->agent_port = (uint16_t)agent_port;
+    return parse_extra(o, &r->extra, err);
+}
+
 int tr_route_parse(const char *label, const char *json, size_t len, struct tr_route *out,
                    struct err *err)
 {
@@ -140,8 +310,9 @@ int tr_route_parse(const char *label, const char *json, size_t len, struct tr_ro
 
     if (strnlen(label, TR_LABEL_LEN + 1) != TR_LABEL_LEN || !tr_label_valid(label, TR_LABEL_LEN))
         return tr_err_set(err, UV_EINVAL, "label: not [a-z0-9]{16}");
-    if (len > RECORD_MAX)
-        return tr_err_set(err, UV_EINVAL, "record of %zu bytes, the limit is %d", len, RECORD_MAX);
+    if (len > TR_ROUTE_RECORD_MAX)
+        return tr_err_set(err, UV_EINVAL, "record of %zu bytes, the limit is %d", len,
+                          TR_ROUTE_RECORD_MAX);
     /* jansson refuses invalid UTF-8 and, by default, \u0000 in strings. */
     o = json_loadb(json, len, JSON_REJECT_DUPLICATES, &je);
     if (o == NULL)
@@ -158,6 +329,82 @@ int tr_route_parse(const char *label, const char *json, size_t len, struct tr_ro
     return 0;
 }
 
+void tr_route_fini(struct tr_route *route)
+{
+    tr_route_extra_unref(route->extra);
+    route->extra = NULL;
+}
+
+/* ---- encoding ---- */
+
+static json_t *encode_rules(const struct tr_route_extra *x)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; array != NULL && i < x->n_rules; i++) {
+        const struct tr_route_rule *rule = &x->rules[i];
+
+        if (json_array_append_new(array,
+                                  json_pack("{s:s, s:i, s:b, s:s}", "prefix", rule->prefix, "port",
+                                            (int)rule->port, "strip", (int)rule->strip, "protocol",
+                                            tr_protocol_name(rule->protocol))) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *encode_ports(const struct tr_route_extra *x)
+{
+    json_t *array = json_array();
+
+    for (size_t i = 0; array != NULL && i < x->n_ports; i++) {
+        if (json_array_append_new(array,
+                                  json_pack("{s:i, s:s}", "port", (int)x->ports[i].port, "protocol",
+                                            tr_protocol_name(x->ports[i].protocol))) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *encode_access(const struct tr_route_extra *x)
+{
+    char hex[2 * TR_ROUTE_KEY_SIZE + 1];
+    json_t *access;
+
+    for (int i = 0; i < TR_ROUTE_KEY_SIZE; i++) {
+        hex[2 * i] = "0123456789abcdef"[x->key[i] >> 4];
+        hex[2 * i + 1] = "0123456789abcdef"[x->key[i] & 15];
+    }
+    hex[2 * TR_ROUTE_KEY_SIZE] = '\0';
+    access = json_pack("{s:s, s:s, s:b}", "mode", "private", "key", hex, "embed", (int)x->embed);
+    explicit_bzero(hex, sizeof(hex));
+    return access;
+}
+
+/* Add the members that differ from what their absence means. False: out of memory. */
+static bool encode_optional(json_t *o, const struct tr_route *r)
+{
+    const struct tr_route_extra *x = r->extra;
+
+    if (r->protocol != TR_PROTOCOL_HTTP1 &&
+        json_object_set_new(o, "protocol", json_string(tr_protocol_name(r->protocol))) != 0)
+        return false;
+    if (r->wake && json_object_set_new(o, "wake", json_true()) != 0)
+        return false;
+    if (r->agent_port != 0 &&
+        json_object_set_new(o, "agent_port", json_integer(r->agent_port)) != 0)
+        return false;
+    if (x == NULL)
+        return true;
+    return (x->n_rules == 0 || json_object_set_new(o, "rules", encode_rules(x)) == 0) &&
+           (x->n_ports == 0 || json_object_set_new(o, "ports", encode_ports(x)) == 0) &&
+           (!x->is_private || json_object_set_new(o, "access", encode_access(x)) == 0);
+}
+
 char *tr_route_encode(const struct tr_route *route)
 {
     json_t *o =
@@ -170,6 +417,10 @@ char *tr_route_encode(const struct tr_route *route)
 
     if (o == NULL)
         return NULL;
+    if (!encode_optional(o, route)) {
+        json_decref(o);
+        return NULL;
+    }
     /* Not json_dumps(): when its buffer cannot grow, jansson 2.14 goes on and leaves a hole. */
     len = json_dumpb(o, NULL, 0, JSON_COMPACT);
     if (len > 0)
