@@ -74,7 +74,9 @@ struct gw_exchange {
     bool wants_html;   /* pages for people, else JSON */
     bool request_done; /* the front has received all of it */
     bool tls;
+    bool public_tls;     /* the client speaks https, be it to a trusted proxy before the edge */
     struct gw_buf *head; /* as sent upstream; kept until the response begins, for one retry */
+    struct gw_str host;  /* as sent; lies in what the back keeps of the head, as long as that */
 
     /* Of the answer. */
     bool head_sent; /* the final head was given to the front */

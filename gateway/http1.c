@@ -74,10 +74,13 @@ static const struct known known_4[] = {{"host", GW_FIELD_HOST}, {NULL, 0}};
 static const struct known known_6[] = {
     {"accept", GW_FIELD_ACCEPT}, {"expect", GW_FIELD_EXPECT}, {NULL, 0}};
 static const struct known known_7[] = {{"upgrade", GW_FIELD_UPGRADE}, {NULL, 0}};
+static const struct known known_8[] = {{"location", GW_FIELD_LOCATION}, {NULL, 0}};
 static const struct known known_9[] = {
     {"forwarded", GW_FIELD_FORWARDED}, {"x-real-ip", GW_FIELD_X_REAL_IP}, {NULL, 0}};
-static const struct known known_10[] = {
-    {"connection", GW_FIELD_CONNECTION}, {"keep-alive", GW_FIELD_KEEP_ALIVE}, {NULL, 0}};
+static const struct known known_10[] = {{"connection", GW_FIELD_CONNECTION},
+                                        {"keep-alive", GW_FIELD_KEEP_ALIVE},
+                                        {"set-cookie", GW_FIELD_SET_COOKIE},
+                                        {NULL, 0}};
 static const struct known known_14[] = {{"content-length", GW_FIELD_CONTENT_LENGTH},
                                         {"http2-settings", GW_FIELD_HTTP2_SETTINGS},
                                         {NULL, 0}};
@@ -93,8 +96,8 @@ static const struct known known_21[] = {{"sec-websocket-version", GW_FIELD_SEC_W
                                         {NULL, 0}};
 static const struct known *const known_by_len[22] = {
     [2] = known_2,   [4] = known_4,   [6] = known_6,   [7] = known_7,
-    [9] = known_9,   [10] = known_10, [14] = known_14, [15] = known_15,
-    [16] = known_16, [17] = known_17, [21] = known_21,
+    [8] = known_8,   [9] = known_9,   [10] = known_10, [14] = known_14,
+    [15] = known_15, [16] = known_16, [17] = known_17, [21] = known_21,
 };
 
 /* '_' counts as '-': many applications cannot tell X_Forwarded_For from X-Forwarded-For. Only the
@@ -207,7 +210,7 @@ struct summary {
     bool te_chunked, te_other, te_bad;
     bool has_length, length_bad, length_repeated;
     uint64_t length;
-    bool te_trailers, expect_continue, has_key, version_13;
+    bool te_trailers, expect_continue, has_key, version_13, has_rewritable;
     size_t n_host;
     struct gw_str host;
 };
@@ -316,6 +319,10 @@ static void summarize(struct gw_field *fields, size_t n, struct summary *s)
             break;
         case GW_FIELD_EXPECT:
             s->expect_continue = gw_str_ieq(value, "100-continue", 12);
+            break;
+        case GW_FIELD_LOCATION:
+        case GW_FIELD_SET_COOKIE:
+            s->has_rewritable = true;
             break;
         case GW_FIELD_SEC_WEBSOCKET_KEY:
             s->has_key = f->value_len > 0;
@@ -543,6 +550,7 @@ int gw_http1_parse_response(const char *buf, size_t len, const struct gw_http1_l
     summarize(fields, out->n_fields, &s);
     out->keep_alive = !s.close && (out->minor > 0 || s.keep_alive);
     out->upgrade_websocket = s.connection_upgrade && s.upgrade_websocket;
+    out->has_rewritable = s.has_rewritable;
     *why = response_framing(&s, method, out);
     if (*why != NULL)
         return UV_EPROTO;

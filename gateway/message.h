@@ -29,9 +29,11 @@ enum gw_field_id {
     GW_FIELD_HOST,
     GW_FIELD_HTTP2_SETTINGS,
     GW_FIELD_KEEP_ALIVE,
+    GW_FIELD_LOCATION,
     GW_FIELD_PROXY_CONNECTION,
     GW_FIELD_SEC_WEBSOCKET_KEY,
     GW_FIELD_SEC_WEBSOCKET_VERSION,
+    GW_FIELD_SET_COOKIE,
     GW_FIELD_TE,
     GW_FIELD_TRANSFER_ENCODING,
     GW_FIELD_UPGRADE,
@@ -88,7 +90,8 @@ struct gw_response {
     bool upgrade_websocket; /* Connection: upgrade, Upgrade: websocket */
     enum gw_framing framing;
     uint64_t length;
-    bool has_length; /* Content-Length was given, whether or not a body follows */
+    bool has_length;     /* Content-Length was given, whether or not a body follows */
+    bool has_rewritable; /* a Set-Cookie or Location is among the fields */
     struct gw_field *fields;
     size_t n_fields;
 };

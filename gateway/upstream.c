@@ -13,6 +13,7 @@
 #include "gateway/body.h"
 #include "gateway/out.h"
 #include "gateway/pool.h"
+#include "gateway/rewrite.h"
 #include "gateway/tunnel.h"
 #include "gateway/worker.h"
 
@@ -287,10 +288,10 @@ static void upgrade(struct gw_upstream *u, const struct gw_response *resp, const
 }
 
 /* Deal with a complete response head. Returns false when u is gone. */
-static bool on_head(struct gw_upstream *u, const struct gw_response *resp, const char *rest,
-                    size_t n)
+static bool on_head(struct gw_upstream *u, struct gw_response *resp, const char *rest, size_t n)
 {
     struct gw_exchange *x = u->x;
+    struct gw_buf *rewritten;
     int r;
 
     if (resp->status == 101) {
@@ -308,6 +309,10 @@ static bool on_head(struct gw_upstream *u, const struct gw_response *resp, const
         }
         return true;
     }
+    if (gw_rewrite_response(x, resp, &rewritten) != 0) {
+        fail(u, 502, "no_memory", "The edge is out of memory.");
+        return false;
+    }
     gw_buf_put(&u->w->bufs, x->head);
     if (u->out.borrowed) { /* an answer before its request went out whole */
         u->out.pending = NULL;
@@ -319,6 +324,7 @@ static bool on_head(struct gw_upstream *u, const struct gw_response *resp, const
     u->state = BODY;
     gw_body_start(&u->body, resp->framing, resp->length);
     r = gw_exchange_head(x, resp);
+    gw_buf_put(&u->w->bufs, rewritten);
     if (r != 0) {
         fail(u, 502, "app_died", "The client is gone.");
         return false;
@@ -648,8 +654,7 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
     struct gw_upstream *u;
     bool safe = x->method != GW_METHOD_OTHER && req->framing == GW_BODY_NONE;
 
-    x->head = gw_upstream_head(w, req, peer, x->tls);
-    if (set == NULL || x->head == NULL) {
+    if (set == NULL || gw_upstream_head(x, req, peer) != 0) {
         if (set != NULL)
             gw_pool_drop(&w->pool, set);
         gw_exchange_back_failed(x, 502, "no_memory", "The edge is out of memory.");

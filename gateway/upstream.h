@@ -17,8 +17,8 @@ void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set);
 /* At the worker's end. */
 void gw_upstream_close_all(struct gw_worker *w);
 
-/* Build the head that goes upstream. Returns a buffer or NULL when there is no memory. */
-struct gw_buf *gw_upstream_head(struct gw_worker *w, const struct gw_request *req,
-                                const struct sockaddr *peer, bool tls);
+/* Build the head that goes upstream: x->head, with x->host in it. Returns 0 or UV_ENOMEM. */
+TR_MUST_CHECK int gw_upstream_head(struct gw_exchange *x, const struct gw_request *req,
+                                   const struct sockaddr *peer);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <string.h>
+#include <uv.h>
 
 #include "gateway/address.h"
 #include "gateway/worker.h"
@@ -49,17 +50,21 @@ static bool is_passed(const struct gw_field *f, bool trusted)
 }
 
 /* One line, what trusted proxies said first, the peer last. */
-static char *put_forwarded(char *p, const struct gw_request *req, const struct sockaddr *peer,
-                           bool trusted, bool tls)
+static char *put_forwarded(char *p, struct gw_exchange *x, const struct gw_request *req,
+                           const struct sockaddr *peer, bool trusted)
 {
     bool has_host = false, has_proto = false;
 
+    x->public_tls = x->tls;
     p = PUT(p, "X-Forwarded-For: ");
     for (size_t i = 0; i < req->n_fields && trusted; i++) {
         const struct gw_field *f = &req->fields[i];
 
         has_host |= f->id == GW_FIELD_X_FORWARDED_HOST && !f->hop_by_hop;
-        has_proto |= f->id == GW_FIELD_X_FORWARDED_PROTO && !f->hop_by_hop;
+        if (f->id == GW_FIELD_X_FORWARDED_PROTO && !f->hop_by_hop) {
+            has_proto = true;
+            x->public_tls = gw_str_ieq((struct gw_str){f->value, f->value_len}, "https", 5);
+        }
         if (f->id != GW_FIELD_X_FORWARDED_FOR || f->value_len == 0)
             continue;
         p = put(p, f->value, f->value_len);
@@ -67,7 +72,7 @@ static char *put_forwarded(char *p, const struct gw_request *req, const struct s
     }
     p += gw_address_text(peer, p);
     if (!has_proto)
-        p = tls ? PUT(p, "\r\nX-Forwarded-Proto: https") : PUT(p, "\r\nX-Forwarded-Proto: http");
+        p = x->tls ? PUT(p, "\r\nX-Forwarded-Proto: https") : PUT(p, "\r\nX-Forwarded-Proto: http");
     if (!has_host) {
         p = PUT(p, "\r\nX-Forwarded-Host: ");
         p = put(p, req->host.p, req->host.len);
@@ -75,9 +80,10 @@ static char *put_forwarded(char *p, const struct gw_request *req, const struct s
     return PUT(p, "\r\n");
 }
 
-struct gw_buf *gw_upstream_head(struct gw_worker *w, const struct gw_request *req,
-                                const struct sockaddr *peer, bool tls)
+int gw_upstream_head(struct gw_exchange *x, const struct gw_request *req,
+                     const struct sockaddr *peer)
 {
+    struct gw_worker *w = x->worker;
     bool trusted = gw_options_trusts(w->opt, peer);
     size_t need = req->method.len + req->target.len + req->host.len + 384;
     struct gw_buf *buf;
@@ -87,16 +93,19 @@ struct gw_buf *gw_upstream_head(struct gw_worker *w, const struct gw_request *re
         need += req->fields[i].name_len + req->fields[i].value_len + 4;
     buf = gw_buf_get(&w->bufs, need);
     if (buf == NULL)
-        return NULL;
+        return UV_ENOMEM;
     p = buf->data;
     p = put(p, req->method.p, req->method.len);
     p = PUT(p, " ");
     p = put(p, req->target.p, req->target.len);
     p = PUT(p, " HTTP/1.1\r\n");
     for (size_t i = 0; i < req->n_fields; i++)
-        if (is_passed(&req->fields[i], trusted))
+        if (is_passed(&req->fields[i], trusted)) {
+            if (req->fields[i].id == GW_FIELD_HOST)
+                x->host = (struct gw_str){p + 6, req->fields[i].value_len};
             p = put_field(p, &req->fields[i]);
-    p = put_forwarded(p, req, peer, trusted, tls);
+        }
+    p = put_forwarded(p, x, req, peer, trusted);
     if (req->upgrade)
         p = PUT(p, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
     if (req->framing == GW_BODY_CHUNKED) {
@@ -109,5 +118,6 @@ struct gw_buf *gw_upstream_head(struct gw_worker *w, const struct gw_request *re
     }
     p = PUT(p, "\r\n");
     buf->len = (uint32_t)(p - buf->data);
-    return buf;
+    x->head = buf;
+    return 0;
 }
