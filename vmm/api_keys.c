@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* /v1/keys: admin only (the router sees to it). */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include "vmm/api.h"
+#include "vmm/live.h"
 #include "vmm/vmm.h"
 
 void vmm_api_key_new(struct vmm_request *req)
@@ -28,10 +30,13 @@ void vmm_api_key_new(struct vmm_request *req)
         vmm_reply_error(req, 422, "%s", err.msg);
         return;
     }
-    if (vmm_auth_create(req->vmm->auth, owner, name == NULL ? "" : name, scope, &key, &err) != 0)
+    if (vmm_auth_create(req->vmm->auth, owner, name == NULL ? "" : name, scope, &key, &err) != 0) {
         vmm_reply_err(req, &err);
-    else
-        vmm_reply_json(req, 201, key);
+        return;
+    }
+    vmm_live_key(req->vmm,
+                 vmm_auth_by_id(req->vmm->auth, json_string_value(json_object_get(key, "id"))));
+    vmm_reply_json(req, 201, key);
 }
 
 void vmm_api_key_list(struct vmm_request *req)
@@ -43,9 +48,16 @@ void vmm_api_key_list(struct vmm_request *req)
 
 void vmm_api_key_delete(struct vmm_request *req)
 {
+    const struct vmm_key *key = vmm_auth_by_id(req->vmm->auth, req->params[0]);
+    char hash[VMM_KEY_HASH_LEN + 1] = "";
     struct err err = {0};
-    int r = vmm_auth_delete(req->vmm->auth, req->params[0], &err);
+    int r;
 
+    if (key != NULL)
+        snprintf(hash, sizeof(hash), "%s", key->hash);
+    r = vmm_auth_delete(req->vmm->auth, req->params[0], &err);
+    if (r == 0)
+        vmm_live_key_gone(req->vmm, hash);
     if (r == 0 || r == -ENOENT) /* deleting again is fine */
         vmm_reply_empty(req, 204);
     else

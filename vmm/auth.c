@@ -14,24 +14,14 @@
 
 #define KEY_PREFIX       "transom_"
 #define KEY_RANDOM       40
-#define HASH_LEN         64
+#define HASH_LEN         VMM_KEY_HASH_LEN
 #define RECORD_MAX_BYTES 4096
-#define NAME_MAX_BYTES   128
-
-struct key {
-    char hash[HASH_LEN + 1];
-    char id[VMM_ID_LEN + 1];
-    char owner[VMM_OWNER_MAX + 1];
-    char name[NAME_MAX_BYTES + 1];
-    enum vmm_scope scope;
-    int64_t created_ms;
-    struct key *next;
-};
+#define NAME_MAX_BYTES   VMM_KEY_NAME_MAX
 
 struct vmm_auth {
     char *dir;
     struct vmm_table by_hash;
-    struct key *keys;
+    struct vmm_key *keys;
 };
 
 static const char *const scope_names[] = {"", "read", "session", "admin"};
@@ -75,7 +65,7 @@ int vmm_scopes_parse(const json_t *list, enum vmm_scope *out, struct err *err)
     return 0;
 }
 
-static json_t *key_json(const struct key *k)
+static json_t *key_json(const struct vmm_key *k)
 {
     char time[VMM_TIME_SIZE];
 
@@ -84,7 +74,7 @@ static json_t *key_json(const struct key *k)
                      "scopes", scope_names[k->scope], "created_at", time);
 }
 
-static int add(struct vmm_auth *auth, struct key *k)
+static int add(struct vmm_auth *auth, struct vmm_key *k)
 {
     int r = vmm_table_set(&auth->by_hash, k->hash, k);
 
@@ -95,7 +85,7 @@ static int add(struct vmm_auth *auth, struct key *k)
     return 0;
 }
 
-static int parse_record(const char *hash, const json_t *record, struct key *k, struct err *err)
+static int parse_record(const char *hash, const json_t *record, struct vmm_key *k, struct err *err)
 {
     const char *id = json_string_value(json_object_get(record, "id"));
     const char *owner = json_string_value(json_object_get(record, "owner"));
@@ -117,7 +107,7 @@ static int parse_record(const char *hash, const json_t *record, struct key *k, s
 static int load_record(struct vmm_auth *auth, const char *file, struct err *err)
 {
     char path[VMM_PATH_SIZE], hash[HASH_LEN + 1];
-    struct key *k = calloc(1, sizeof(*k));
+    struct vmm_key *k = calloc(1, sizeof(*k));
     json_t *record = NULL;
     struct err why = {0};
     int r;
@@ -179,11 +169,11 @@ int vmm_auth_open(const char *dir, struct vmm_auth **out, struct err *err)
 
 void vmm_auth_free(struct vmm_auth *auth)
 {
-    struct key *next;
+    struct vmm_key *next;
 
     if (auth == NULL)
         return;
-    for (struct key *k = auth->keys; k != NULL; k = next) {
+    for (struct vmm_key *k = auth->keys; k != NULL; k = next) {
         next = k->next;
         free(k);
     }
@@ -195,7 +185,7 @@ void vmm_auth_free(struct vmm_auth *auth)
 int vmm_auth_check(const struct vmm_auth *auth, const char *key, struct vmm_identity *out)
 {
     char hash[HASH_LEN + 1];
-    const struct key *k;
+    const struct vmm_key *k;
 
     if (strlen(key) >= VMM_KEY_SIZE)
         return -EACCES;
@@ -223,7 +213,7 @@ int vmm_auth_create(struct vmm_auth *auth, const char *owner, const char *name,
 {
     char key[VMM_KEY_SIZE] = KEY_PREFIX, file[HASH_LEN + 6];
     json_t *record = NULL, *view = NULL;
-    struct key *k;
+    struct vmm_key *k;
     int r = -ENOMEM;
 
     if (auth->by_hash.n_entries >= VMM_KEY_MAX)
@@ -265,11 +255,40 @@ out:
     return r;
 }
 
+const char *vmm_scope_name(enum vmm_scope scope)
+{
+    return scope_names[scope];
+}
+
+const struct vmm_key *vmm_auth_keys(const struct vmm_auth *auth)
+{
+    return auth->keys;
+}
+
+const struct vmm_key *vmm_auth_by_hash(const struct vmm_auth *auth, const char *hash)
+{
+    return vmm_table_get(&auth->by_hash, hash);
+}
+
+const struct vmm_key *vmm_auth_by_id(const struct vmm_auth *auth, const char *id)
+{
+    for (const struct vmm_key *k = auth->keys; k != NULL; k = k->next) {
+        if (strcmp(k->id, id) == 0)
+            return k;
+    }
+    return NULL;
+}
+
+size_t vmm_auth_n_keys(const struct vmm_auth *auth)
+{
+    return auth->by_hash.n_entries;
+}
+
 json_t *vmm_auth_list(const struct vmm_auth *auth)
 {
     json_t *list = json_array();
 
-    for (const struct key *k = auth->keys; list != NULL && k != NULL; k = k->next) {
+    for (const struct vmm_key *k = auth->keys; list != NULL && k != NULL; k = k->next) {
         if (json_array_append_new(list, key_json(k)) != 0) {
             json_decref(list);
             list = NULL;
@@ -280,8 +299,8 @@ json_t *vmm_auth_list(const struct vmm_auth *auth)
 
 int vmm_auth_delete(struct vmm_auth *auth, const char *id, struct err *err)
 {
-    for (struct key **p = &auth->keys; *p != NULL; p = &(*p)->next) {
-        struct key *k = *p;
+    for (struct vmm_key **p = &auth->keys; *p != NULL; p = &(*p)->next) {
+        struct vmm_key *k = *p;
         char file[HASH_LEN + 6];
         int r;
 

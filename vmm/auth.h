@@ -8,9 +8,11 @@
 #include <stdbool.h>
 #include "vmm/text.h"
 
-#define VMM_OWNER_MAX 64
-#define VMM_KEY_MAX   10000
-#define VMM_KEY_SIZE  64 /* "transom_" + 40 hex digits + NUL fits */
+#define VMM_OWNER_MAX    64
+#define VMM_KEY_MAX      10000
+#define VMM_KEY_SIZE     64 /* "transom_" + 40 hex digits + NUL fits */
+#define VMM_KEY_HASH_LEN 64
+#define VMM_KEY_NAME_MAX 128
 
 /* Each scope includes the ones before it. admin reaches every owner's things. */
 enum vmm_scope { VMM_SCOPE_NONE, VMM_SCOPE_READ, VMM_SCOPE_SESSION, VMM_SCOPE_ADMIN };
@@ -18,6 +20,17 @@ enum vmm_scope { VMM_SCOPE_NONE, VMM_SCOPE_READ, VMM_SCOPE_SESSION, VMM_SCOPE_AD
 struct vmm_identity {
     char owner[VMM_OWNER_MAX + 1];
     enum vmm_scope scope;
+};
+
+/* What is kept of a key. */
+struct vmm_key {
+    char hash[VMM_KEY_HASH_LEN + 1];
+    char id[VMM_ID_LEN + 1];
+    char owner[VMM_OWNER_MAX + 1];
+    char name[VMM_KEY_NAME_MAX + 1];
+    enum vmm_scope scope;
+    int64_t created_ms;
+    struct vmm_key *next;
 };
 
 struct vmm_auth;
@@ -32,6 +45,7 @@ TR_MUST_CHECK int vmm_auth_check(const struct vmm_auth *auth, const char *key,
 /* The key of an "authorization" header field, borrowed; NULL when it is not a Bearer one. */
 const char *vmm_auth_bearer(const char *field);
 
+const char *vmm_scope_name(enum vmm_scope scope);
 bool vmm_owner_valid(const char *owner);
 /* The widest of a JSON list of scope names. Returns 0, or -EINVAL with the reason. */
 TR_MUST_CHECK int vmm_scopes_parse(const json_t *list, enum vmm_scope *out, struct err *err);
@@ -41,6 +55,12 @@ TR_MUST_CHECK int vmm_auth_create(struct vmm_auth *auth, const char *owner, cons
                                   enum vmm_scope scope, json_t **out, struct err *err);
 /* All records, without the keys (new reference; NULL when out of memory). */
 json_t *vmm_auth_list(const struct vmm_auth *auth);
+/* One after the other by their next; borrowed until one is made or deleted. */
+const struct vmm_key *vmm_auth_keys(const struct vmm_auth *auth);
+/* NULL: there is none. */
+const struct vmm_key *vmm_auth_by_hash(const struct vmm_auth *auth, const char *hash);
+const struct vmm_key *vmm_auth_by_id(const struct vmm_auth *auth, const char *id);
+size_t vmm_auth_n_keys(const struct vmm_auth *auth);
 /* 0, -ENOENT, or the fault of the disk. */
 TR_MUST_CHECK int vmm_auth_delete(struct vmm_auth *auth, const char *id, struct err *err);
 

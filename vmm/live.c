@@ -11,80 +11,110 @@
 #include <string.h>
 #include "transom/log.h"
 #include "vmm/api.h"
+#include "vmm/node.h"
 
 #define HEARTBEAT_MS     10000
-#define NODE_EXPIRY_MS   "35000"
+#define NODE_EXPIRY_MS   35000
 #define LEAVE_TIMEOUT_MS 2000
 #define BATCH            256 /* scripts under way during a write-back */
-#define ARGS_MAX         32
+#define STATS_FIELDS_MAX 24
+#define ARGS_MAX         64
 
-/* Both indexes name what this node has written, so that a later write-back can remove the rest. */
-#define KEY_LABELS   "transom:node-labels:"
-#define KEY_SESSIONS "transom:node-sessions:"
-
-/* KEYS: routes, route-changes, sandbox:L, events, idle, node-labels. ARGV: label, route, event or
- * "", maximum of route-changes, of events, then field, value ... of sandbox:L. The stream of
+/* KEYS: routes, route-changes, sandbox:L, events, idle, node-labels, sandboxes, sandboxes:OWNER.
+ * ARGV: label, route, event or "", maximum of route-changes, of events, time of creation, then
+ * field, value ... of sandbox:L. The stream of
  * changes gets an entry only for a real change: a write-back of thousands must not flush it. */
 static const char script_sandbox[] =
     "if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then "
     "redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) "
     "redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[4], '*', 'label', ARGV[1], 'route', ARGV[2]) "
     "end "
-    "for i = 6, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end "
+    "for i = 7, #ARGV, 2 do redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end "
     "if ARGV[3] ~= '' then "
     "redis.call('XADD', KEYS[4], 'MAXLEN', '~', ARGV[5], '*', 'event', ARGV[3]) end "
     "if redis.call('HGET', KEYS[3], 'state') ~= 'running' then "
     "redis.call('ZREM', KEYS[5], ARGV[1]) end "
     "redis.call('SADD', KEYS[6], ARGV[1]) "
+    "redis.call('ZADD', KEYS[7], ARGV[6], ARGV[1]) "
+    "redis.call('ZADD', KEYS[8], ARGV[6], ARGV[1]) "
     "return 1";
 
-/* KEYS: session:S, events, node-sessions. ARGV: id, event or "", maximum of events, field, value.
- */
+/* KEYS: session:S, events, node-sessions, sessions, sessions:OWNER. ARGV: id, event or "", maximum
+ * of events, time of creation, field, value. */
 static const char script_session[] =
-    "for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
+    "for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
     "redis.call('SADD', KEYS[3], ARGV[1]) "
+    "redis.call('ZADD', KEYS[4], ARGV[4], ARGV[1]) "
+    "redis.call('ZADD', KEYS[5], ARGV[4], ARGV[1]) "
     "if ARGV[2] ~= '' then "
     "redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[3], '*', 'event', ARGV[2]) end "
     "return 1";
 
-/* KEYS: routes, route-changes, idle, node-labels, node-sessions, events. ARGV: maximum of
- * route-changes, of events, event or "", "keep" (the ids that follow stay, the rest goes) or "drop"
- * (they go), then ids: "l:LABEL" and "s:SESSION". */
+/* KEYS: key:H, node-keys, keys, keys:OWNER. ARGV: hash, time of creation, field, value. */
+static const char script_key[] =
+    "for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
+    "redis.call('SADD', KEYS[2], ARGV[1]) "
+    "redis.call('ZADD', KEYS[3], ARGV[2], ARGV[1]) "
+    "redis.call('ZADD', KEYS[4], ARGV[2], ARGV[1]) "
+    "return 1";
+
+/* KEYS: routes, route-changes, idle, node-labels, node-sessions, node-keys, events. ARGV: maximum
+ * of route-changes, of events, event or "", "keep" (the ids that follow stay, the rest goes) or
+ * "drop" (they go), then ids: "l:LABEL", "s:SESSION" and "k:HASH". */
 static const char script_prune[] =
+    "local function forget(key, list, id) "
+    "local owner = redis.call('HGET', key .. id, 'owner') "
+    "if owner then redis.call('ZREM', list .. ':' .. owner, id) end "
+    "redis.call('ZREM', list, id) "
+    "redis.call('DEL', key .. id) end "
     "local named, keep = {}, ARGV[4] == 'keep' "
     "for i = 5, #ARGV do named[ARGV[i]] = true end "
     "for _, l in ipairs(redis.call('SMEMBERS', KEYS[4])) do "
     "if (named['l:' .. l] == nil) == keep then "
     "if redis.call('HDEL', KEYS[1], l) == 1 then "
     "redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[1], '*', 'label', l, 'route', '') end "
-    "redis.call('DEL', 'transom:sandbox:' .. l) "
+    "forget('" TR_KEY_SANDBOX "', '" TR_KEY_SANDBOXES "', l) "
+    "redis.call('DEL', '" TR_KEY_STATS "' .. l) "
     "redis.call('ZREM', KEYS[3], l) "
     "redis.call('SREM', KEYS[4], l) end end "
     "for _, s in ipairs(redis.call('SMEMBERS', KEYS[5])) do "
     "if (named['s:' .. s] == nil) == keep then "
-    "redis.call('DEL', 'transom:session:' .. s) "
+    "forget('" TR_KEY_SESSION "', '" TR_KEY_SESSIONS "', s) "
     "redis.call('SREM', KEYS[5], s) end end "
+    "for _, k in ipairs(redis.call('SMEMBERS', KEYS[6])) do "
+    "if (named['k:' .. k] == nil) == keep then "
+    "forget('" TR_KEY_KEY "', '" TR_KEY_KEYS "', k) "
+    "redis.call('SREM', KEYS[6], k) end end "
     "if ARGV[3] ~= '' then "
-    "redis.call('XADD', KEYS[6], 'MAXLEN', '~', ARGV[2], '*', 'event', ARGV[3]) end "
+    "redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[2], '*', 'event', ARGV[3]) end "
     "return 1";
 
-/* KEYS: node:N. ARGV: expiry in ms, field, value ... */
+/* KEYS: node:N, nodes. ARGV: name, expiry in ms, now, now less the expiry, field, value ... */
 static const char script_node[] =
-    "for i = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
-    "redis.call('PEXPIRE', KEYS[1], ARGV[1]) "
+    "for i = 5, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
+    "redis.call('PEXPIRE', KEYS[1], ARGV[2]) "
+    "redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1]) "
+    "redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', ARGV[4]) "
     "return 1";
+
+/* KEYS: node:N, nodes. ARGV: name. */
+static const char script_leave[] = "redis.call('DEL', KEYS[1]) "
+                                   "redis.call('ZREM', KEYS[2], ARGV[1]) "
+                                   "return 1";
 
 struct vmm_live {
     struct vmm *vmm;
     struct tr_redis *redis;
     uv_timer_t timer; /* heartbeat; the deadline of leaving */
     char *url;        /* without password */
-    char key_node[96], key_labels[96], key_sessions[96];
+    char key_node[96], key_labels[96], key_sessions[96], key_keys[96];
     bool was_up, leaving, closing;
     bool writing_back;
-    char next_session[VMM_ID_LEN + 1]; /* write-back: where to go on; "" at its start */
-    unsigned n_batch;                  /* scripts of the write-back under way */
-    uint64_t event_sent;               /* id of the last event given to Redis */
+    char next_session[VMM_ID_LEN + 1];   /* write-back: where to go on; "" at its start */
+    char next_key[VMM_KEY_HASH_LEN + 1]; /* the same of keys, which come first */
+    bool keys_written;
+    unsigned n_batch;    /* scripts of the write-back under way */
+    uint64_t event_sent; /* id of the last event given to Redis */
     int n_open;
     void (*on_closed)(void *arg);
     void *on_closed_arg;
@@ -94,7 +124,7 @@ struct vmm_live {
 struct args {
     const char *v[ARGS_MAX];
     size_t n;
-    char numbers[8][24];
+    char numbers[16][24];
     size_t n_numbers;
 };
 
@@ -156,11 +186,17 @@ static char *encode_route(const struct vmm *vmm, const struct vmm_sandbox *sb)
     return tr_route_encode(&route);
 }
 
+/* The name of one owner's list. */
+static void owner_list(char *out, size_t size, const char *list, const char *owner)
+{
+    snprintf(out, size, "%s:%s", list, owner);
+}
+
 static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, const char *event,
                         tr_redis_reply_cb cb)
 {
     struct args a = {.n = 0};
-    char key[64], created[VMM_TIME_SIZE];
+    char key[64], created[VMM_TIME_SIZE], started[VMM_TIME_SIZE], list[128];
     char *route = encode_route(live->vmm, sb);
     int r;
 
@@ -168,19 +204,24 @@ static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, con
         log_error("vm=%s: out of memory for its route", sb->label);
         return UV_ENOMEM;
     }
-    snprintf(key, sizeof(key), "transom:sandbox:%s", sb->label);
+    snprintf(key, sizeof(key), "%s%s", TR_KEY_SANDBOX, sb->label);
+    owner_list(list, sizeof(list), TR_KEY_SANDBOXES, sb->session->owner);
     vmm_time_text(sb->created_ms, created);
+    vmm_time_text(sb->started_ms, started);
     add(&a, TR_KEY_ROUTES);
     add(&a, TR_KEY_ROUTE_CHANGES);
     add(&a, key);
     add(&a, TR_KEY_EVENTS);
     add(&a, TR_KEY_IDLE);
     add(&a, live->key_labels);
+    add(&a, TR_KEY_SANDBOXES);
+    add(&a, list);
     add(&a, sb->label);
     add(&a, route);
     add(&a, event);
     add_int(&a, TR_ROUTE_CHANGES_MAX);
     add_int(&a, TR_EVENTS_MAX);
+    add_int(&a, sb->created_ms);
     add(&a, "session"), add(&a, sb->session->id);
     add(&a, "owner"), add(&a, sb->session->owner);
     add(&a, "name"), add(&a, sb->name);
@@ -190,8 +231,11 @@ static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, con
     add(&a, "address"), add(&a, sb->address);
     add(&a, "instance"), add_int(&a, (int64_t)sb->instance);
     add(&a, "vcpus"), add_int(&a, sb->vcpus);
+    add(&a, "memory_mb"), add_int(&a, sb->memory_mb);
+    add(&a, "disk_mb"), add_int(&a, sb->disk_mb);
     add(&a, "created_at"), add(&a, created);
-    r = run(live, script_sandbox, cb, 6, &a);
+    add(&a, "started_at"), add(&a, started);
+    r = run(live, script_sandbox, cb, 8, &a);
     free(route);
     return r;
 }
@@ -200,21 +244,48 @@ static int send_session(struct vmm_live *live, const struct vmm_session *session
                         tr_redis_reply_cb cb)
 {
     struct args a = {.n = 0};
-    char key[64], created[VMM_TIME_SIZE];
+    char key[64], created[VMM_TIME_SIZE], list[128];
 
-    snprintf(key, sizeof(key), "transom:session:%s", session->id);
+    snprintf(key, sizeof(key), "%s%s", TR_KEY_SESSION, session->id);
+    owner_list(list, sizeof(list), TR_KEY_SESSIONS, session->owner);
     vmm_time_text(session->created_ms, created);
     add(&a, key);
     add(&a, TR_KEY_EVENTS);
     add(&a, live->key_sessions);
+    add(&a, TR_KEY_SESSIONS);
+    add(&a, list);
     add(&a, session->id);
     add(&a, event);
     add_int(&a, TR_EVENTS_MAX);
+    add_int(&a, session->created_ms);
     add(&a, "owner"), add(&a, session->owner);
     add(&a, "name"), add(&a, session->name);
     add(&a, "node"), add(&a, live->vmm->options->node);
     add(&a, "created_at"), add(&a, created);
-    return run(live, script_session, cb, 3, &a);
+    return run(live, script_session, cb, 5, &a);
+}
+
+static int send_key(struct vmm_live *live, const struct vmm_key *k, tr_redis_reply_cb cb)
+{
+    struct args a = {.n = 0};
+    char key[96], created[VMM_TIME_SIZE], list[128];
+
+    snprintf(key, sizeof(key), "%s%s", TR_KEY_KEY, k->hash);
+    owner_list(list, sizeof(list), TR_KEY_KEYS, k->owner);
+    vmm_time_text(k->created_ms, created);
+    add(&a, key);
+    add(&a, live->key_keys);
+    add(&a, TR_KEY_KEYS);
+    add(&a, list);
+    add(&a, k->hash);
+    add_int(&a, k->created_ms);
+    add(&a, "id"), add(&a, k->id);
+    add(&a, "owner"), add(&a, k->owner);
+    add(&a, "name"), add(&a, k->name);
+    add(&a, "scopes"), add(&a, vmm_scope_name(k->scope));
+    add(&a, "node"), add(&a, live->vmm->options->node);
+    add(&a, "created_at"), add(&a, created);
+    return run(live, script_key, cb, 4, &a);
 }
 
 static void send_event(struct vmm_live *live, const char *event)
@@ -231,22 +302,33 @@ static void send_event(struct vmm_live *live, const char *event)
 static void send_node(struct vmm_live *live)
 {
     struct args a = {.n = 0};
+    int64_t now_ms = vmm_wall_ms();
     size_t n_active = 0;
-    char now[VMM_TIME_SIZE];
+    char now[VMM_TIME_SIZE], load_text[24] = "";
+    double load;
 
     for (const struct vmm_session *s = live->vmm->sessions.first; s != NULL; s = s->next) {
         for (const struct vmm_sandbox *sb = s->sandboxes; sb != NULL; sb = sb->next)
             n_active += vmm_sandbox_is_active(sb);
     }
-    vmm_time_text(vmm_wall_ms(), now);
+    if (getloadavg(&load, 1) == 1)
+        snprintf(load_text, sizeof(load_text), "%.2f", load);
+    vmm_time_text(now_ms, now);
     add(&a, live->key_node);
-    add(&a, NODE_EXPIRY_MS);
+    add(&a, TR_KEY_NODES);
+    add(&a, live->vmm->options->node);
+    add_int(&a, NODE_EXPIRY_MS);
+    add_int(&a, now_ms);
+    add_int(&a, now_ms - NODE_EXPIRY_MS);
     add(&a, "name"), add(&a, live->vmm->options->node);
     add(&a, "version"), add(&a, TRANSOM_VERSION);
+    add(&a, "cpus"), add_int(&a, live->vmm->node->cpus);
+    add(&a, "memory_mb"), add_int(&a, live->vmm->node->memory_mb);
+    add(&a, "load"), add(&a, load_text);
     add(&a, "seen_at"), add(&a, now);
     add(&a, "active"), add_int(&a, (int64_t)n_active);
     add(&a, "max_sandboxes"), add_int(&a, live->vmm->options->max_sandboxes);
-    (void)run(live, script_node, on_reply, 1, &a);
+    (void)run(live, script_node, on_reply, 2, &a);
 }
 
 /* Remove what is named ("drop"), or all of ours that is not named ("keep"). */
@@ -258,6 +340,7 @@ static int send_prune(struct vmm_live *live, bool keep, const char *event, const
                            TR_KEY_IDLE,
                            live->key_labels,
                            live->key_sessions,
+                           live->key_keys,
                            TR_KEY_EVENTS,
                            "100000",
                            "10000",
@@ -275,7 +358,7 @@ static int send_prune(struct vmm_live *live, bool keep, const char *event, const
             argv[sizeof(fixed) / sizeof(fixed[0]) + i] = ids[i];
         for (size_t i = 0; i < n; i++)
             len[i] = strlen(argv[i]);
-        r = tr_redis_script(live->redis, script_prune, cb, live, 6, (int)n, argv, len);
+        r = tr_redis_script(live->redis, script_prune, cb, live, 7, (int)n, argv, len);
     }
     free(argv);
     free(len);
@@ -296,6 +379,21 @@ static void on_batch_reply(struct redisReply *reply, void *arg)
         write_some(live);
 }
 
+/* Up to BATCH keys; what is created meanwhile is sent by itself. */
+static void write_some_keys(struct vmm_live *live)
+{
+    const struct vmm_auth *auth = live->vmm->auth;
+    const struct vmm_key *key = *live->next_key ? vmm_auth_by_hash(auth, live->next_key) : NULL;
+
+    if (key == NULL) /* the start, or deleted meanwhile: begin again, which does no harm */
+        key = vmm_auth_keys(auth);
+    for (unsigned n = 0; key != NULL && n < BATCH; key = key->next, n++)
+        live->n_batch += send_key(live, key, on_batch_reply) == 0;
+    live->keys_written = key == NULL;
+    if (key != NULL)
+        memcpy(live->next_key, key->hash, sizeof(live->next_key));
+}
+
 /* Up to BATCH sessions and their sandboxes; what is created meanwhile is sent by itself. */
 static void write_some(struct vmm_live *live)
 {
@@ -305,6 +403,15 @@ static void write_some(struct vmm_live *live)
     if (!usable(live)) {
         live->writing_back = false;
         return;
+    }
+    if (!live->keys_written) {
+        write_some_keys(live);
+        if (live->n_batch > 0)
+            return;                /* the replies go on */
+        if (!live->keys_written) { /* nothing could be sent: the next write-back begins anew */
+            live->writing_back = false;
+            return;
+        }
     }
     if (*live->next_session) {
         session = vmm_session_find(&live->vmm->sessions, live->next_session);
@@ -329,9 +436,10 @@ static void write_some(struct vmm_live *live)
 /* Ids of all that exists, for script_prune. Entries point into text, which the caller frees. */
 static const char **all_ids(const struct vmm *vmm, char **text, size_t *n)
 {
+    size_t n_keys = vmm->auth == NULL ? 0 : vmm_auth_n_keys(vmm->auth);
     size_t max = vmm->sessions.by_id.n_entries + vmm->sessions.by_label.n_entries;
-    const char **ids = calloc(max + 1, sizeof(char *));
-    char *p = malloc((max + 1) * (VMM_ID_LEN + 3));
+    const char **ids = calloc(max + n_keys + 1, sizeof(char *));
+    char *p = malloc((max + 1) * (VMM_ID_LEN + 3) + n_keys * (VMM_KEY_HASH_LEN + 3));
 
     *n = 0;
     *text = p;
@@ -346,6 +454,11 @@ static const char **all_ids(const struct vmm *vmm, char **text, size_t *n)
             ids[(*n)++] = p;
             p += snprintf(p, VMM_ID_LEN + 3, "l:%s", sb->label) + 1;
         }
+    }
+    for (const struct vmm_key *k = n_keys == 0 ? NULL : vmm_auth_keys(vmm->auth); k != NULL;
+         k = k->next) {
+        ids[(*n)++] = p;
+        p += snprintf(p, VMM_KEY_HASH_LEN + 3, "k:%s", k->hash) + 1;
     }
     return ids;
 }
@@ -366,7 +479,8 @@ static void write_back(struct vmm_live *live)
         live->event_sent = ev->id;
     }
     send_node(live);
-    live->next_session[0] = '\0';
+    live->next_session[0] = live->next_key[0] = '\0';
+    live->keys_written = live->vmm->auth == NULL;
     live->writing_back = true;
     if (live->n_batch == 0) /* else the replies of an earlier one go on with it */
         write_some(live);
@@ -464,9 +578,12 @@ int vmm_live_open(struct vmm *vmm, const char *url, struct vmm_live **out, struc
         return tr_err_set(err, -ENOMEM, "out of memory");
     }
     live->vmm = vmm;
-    snprintf(live->key_node, sizeof(live->key_node), "transom:node:%s", vmm->options->node);
-    snprintf(live->key_labels, sizeof(live->key_labels), KEY_LABELS "%s", vmm->options->node);
-    snprintf(live->key_sessions, sizeof(live->key_sessions), KEY_SESSIONS "%s", vmm->options->node);
+    snprintf(live->key_node, sizeof(live->key_node), "%s%s", TR_KEY_NODE, vmm->options->node);
+    snprintf(live->key_labels, sizeof(live->key_labels), "%s%s", TR_KEY_NODE_LABELS,
+             vmm->options->node);
+    snprintf(live->key_sessions, sizeof(live->key_sessions), "%s%s", TR_KEY_NODE_SESSIONS,
+             vmm->options->node);
+    snprintf(live->key_keys, sizeof(live->key_keys), "%s%s", TR_KEY_NODE_KEYS, vmm->options->node);
     r = tr_redis_open(vmm->loop, url, &cbs, live, &live->redis, err);
     if (r != 0) {
         free(live->url);
@@ -491,14 +608,16 @@ static void on_left(struct redisReply *reply, void *arg)
 
 void vmm_live_close(struct vmm_live *live, bool leave, void (*cb)(void *arg), void *arg)
 {
-    const char *del[] = {"DEL", live->key_node};
-    const size_t len[] = {3, strlen(live->key_node)};
+    struct args a = {.n = 0};
 
     live->on_closed = cb;
     live->on_closed_arg = arg;
     live->leaving = true;
     live->writing_back = false;
-    if (!leave || !usable(live) || tr_redis_command(live->redis, on_left, live, 2, del, len) != 0) {
+    add(&a, live->key_node);
+    add(&a, TR_KEY_NODES);
+    add(&a, live->vmm->options->node);
+    if (!leave || !usable(live) || run(live, script_leave, on_left, 2, &a) != 0) {
         close_now(live);
         return;
     }
@@ -573,6 +692,56 @@ void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session)
     }
     if (send_prune(vmm->live, false, event_text(vmm, ev), ids, n, on_reply) != 0)
         log_error("session=%s: its routes could not be removed from redis", session->id);
+}
+
+void vmm_live_key(struct vmm *vmm, const struct vmm_key *key)
+{
+    if (key != NULL && usable(vmm->live))
+        (void)send_key(vmm->live, key, on_reply);
+}
+
+void vmm_live_key_gone(struct vmm *vmm, const char *hash)
+{
+    char text[VMM_KEY_HASH_LEN + 3];
+    const char *id = text;
+
+    if (!usable(vmm->live))
+        return;
+    snprintf(text, sizeof(text), "k:%s", hash);
+    if (send_prune(vmm->live, false, "", &id, 1, on_reply) != 0)
+        log_error("an API key that was deleted could not be removed from redis");
+}
+
+void vmm_live_stats(struct vmm *vmm, const char *label, const json_t *sample)
+{
+    char key[64], max[16], text[STATS_FIELDS_MAX][32];
+    const char *argv[5 + 2 * STATS_FIELDS_MAX] = {"XADD", key, "MAXLEN", max, "*"};
+    size_t len[5 + 2 * STATS_FIELDS_MAX];
+    const char *name;
+    json_t *value;
+    int n = 5, n_fields = 0;
+
+    if (!usable(vmm->live))
+        return;
+    snprintf(key, sizeof(key), "%s%s", TR_KEY_STATS, label);
+    snprintf(max, sizeof(max), "%d", TR_STATS_MAX);
+    json_object_foreach((json_t *)sample, name, value)
+    {
+        if (!json_is_number(value) || n_fields == STATS_FIELDS_MAX)
+            continue;
+        if (json_is_integer(value))
+            snprintf(text[n_fields], sizeof(text[0]), "%" JSON_INTEGER_FORMAT,
+                     json_integer_value(value));
+        else
+            snprintf(text[n_fields], sizeof(text[0]), "%.2f", json_real_value(value));
+        argv[n++] = name;
+        argv[n++] = text[n_fields++];
+    }
+    if (n_fields == 0)
+        return;
+    for (int i = 0; i < n; i++)
+        len[i] = strlen(argv[i]);
+    (void)!tr_redis_command(vmm->live->redis, on_reply, NULL, n, argv, len);
 }
 
 void vmm_live_event(struct vmm *vmm, const char *type, const char *owner, json_t *members)

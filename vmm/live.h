@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The live view in Redis: routes, sandboxes, sessions, events, idle deadlines, this node. Each
+/* The live view in Redis: routes, sandboxes, sessions, API keys, events, idle deadlines, figures,
+ * this node. Each
  * change is one Lua script. While Redis is down nothing is queued: everything is written again when
  * it comes back, and what it holds of ours that no longer exists is removed. */
 #ifndef VMM_LIVE_H
@@ -23,6 +24,11 @@ const char *vmm_live_url(const struct vmm_live *live);
 void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb);
 void vmm_live_session(struct vmm *vmm, const struct vmm_session *session, const char *event);
 void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session);
+/* An API key was made, or deleted. */
+void vmm_live_key(struct vmm *vmm, const struct vmm_key *key);
+void vmm_live_key_gone(struct vmm *vmm, const char *hash);
+/* A sample of a sandbox's figures. Of sample (borrowed), the numbers are written. */
+void vmm_live_stats(struct vmm *vmm, const char *label, const json_t *sample);
 /* An event that changes no state. members as for vmm_events_add(). */
 void vmm_live_event(struct vmm *vmm, const char *type, const char *owner, json_t *members);
 /* When the idle rule will stop it (wall clock, for display); 0: not at all. */

@@ -15,6 +15,36 @@
     "transom:route-changes"                   /* stream: fields "label", "route" ("" = gone) */
 #define TR_KEY_EVENTS        "transom:events" /* stream: field "event" (JSON) */
 #define TR_KEY_IDLE          "transom:idle"   /* sorted set: label by deadline (unix ms) */
+/* Lists to page through: sorted sets by time of creation (unix ms), of everything and, with
+ * ":OWNER" appended, of one owner. */
+#define TR_KEY_SESSIONS      "transom:sessions"  /* ids */
+#define TR_KEY_SANDBOXES     "transom:sandboxes" /* labels */
+#define TR_KEY_KEYS          "transom:keys"      /* hashes of API keys */
+#define TR_KEY_NODES         "transom:nodes" /* sorted set: name by last sign of life (unix ms) */
+/* Prefixes. Hashes, numbers in decimal, times as in "2026-11-29T20:14:33.123Z" ("" for none):
+ * sandbox:LABEL  session owner name node state reason address instance vcpus memory_mb disk_mb
+ *                created_at started_at
+ * session:ID     owner name node created_at
+ * key:SHA256     id owner name scopes ("read", "session" or "admin") node created_at
+ * node:NAME      name version cpus memory_mb load active max_sandboxes seen_at; expires */
+#define TR_KEY_SANDBOX       "transom:sandbox:"
+#define TR_KEY_SESSION       "transom:session:"
+#define TR_KEY_KEY           "transom:key:"
+#define TR_KEY_NODE          "transom:node:"
+#define TR_KEY_SECRET        "transom:secret:" /* OWNER:NAME, ciphertext; not written yet */
+/* stats:LABEL: a stream with an entry for each sample, whose fields are the numbers of the API's
+ * "stats". A stream, since an entry's id is the sample's time: a chart asks for a range of it
+ * (XRANGE) and is told of the next one (XREAD); the length is bounded in the same command; and
+ * entries with the same fields share their names. */
+#define TR_KEY_STATS         "transom:stats:"
+#define TR_STATS_MAX         360
+/* What a gateway counts; with TR_KEY_ROUTES and TR_KEY_ROUTE_CHANGES, which it only reads, all that
+ * its user can reach. */
+#define TR_KEY_GATEWAY_STATS "transom:stats:gateway:" /* + name of the node */
+/* Sets of what a node has written, by which it removes what has gone. */
+#define TR_KEY_NODE_LABELS   "transom:node-labels:"
+#define TR_KEY_NODE_SESSIONS "transom:node-sessions:"
+#define TR_KEY_NODE_KEYS     "transom:node-keys:"
 #define TR_ROUTE_CHANGES_MAX 100000
 #define TR_EVENTS_MAX        10000
 

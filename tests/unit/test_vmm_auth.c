@@ -145,6 +145,30 @@ START_TEST(deleted_key_is_refused_also_after_a_restart)
 }
 END_TEST
 
+START_TEST(records_are_found_one_by_one)
+{
+    json_t *one = create("alice", VMM_SCOPE_READ), *two = create("bob", VMM_SCOPE_ADMIN);
+    const struct vmm_key *k = vmm_auth_by_id(auth, get(one, "id"));
+    struct err err = {0};
+    size_t n = 0;
+
+    ck_assert_ptr_nonnull(k);
+    ck_assert_str_eq(k->owner, "alice");
+    ck_assert_str_eq(vmm_scope_name(k->scope), "read");
+    ck_assert_ptr_eq(vmm_auth_by_hash(auth, k->hash), k);
+    for (const struct vmm_key *it = vmm_auth_keys(auth); it != NULL; it = it->next)
+        n++;
+    ck_assert_uint_eq(n, 2);
+    ck_assert_uint_eq(vmm_auth_n_keys(auth), 2);
+    ck_assert_int_eq(vmm_auth_delete(auth, get(one, "id"), &err), 0);
+    ck_assert_ptr_null(vmm_auth_by_id(auth, get(one, "id")));
+    ck_assert_ptr_null(vmm_auth_by_hash(auth, get(one, "key"))); /* no key is a hash */
+    ck_assert_uint_eq(vmm_auth_n_keys(auth), 1);
+    json_decref(one);
+    json_decref(two);
+}
+END_TEST
+
 START_TEST(broken_records_are_kept_aside)
 {
     static const char *const broken[] = {"",
@@ -241,6 +265,7 @@ int main(void)
     tcase_add_test(tc, unknown_keys_are_refused);
     tcase_add_test(tc, key_itself_is_nowhere_on_disk);
     tcase_add_test(tc, deleted_key_is_refused_also_after_a_restart);
+    tcase_add_test(tc, records_are_found_one_by_one);
     tcase_add_test(tc, broken_records_are_kept_aside);
     tcase_add_test(tc, scopes_widest_wins);
     tcase_add_test(tc, bearer_field);

@@ -239,6 +239,13 @@ class Node:
     def redis_url(self):
         return "unix:" + os.path.join(self.run_dir, "redis.sock")
 
+    def redis(self, *words, check=True):
+        """What redis-cli says to a command in the node's own Redis; without check, None when it
+        fails."""
+        done = run(["redis-cli", "-s", os.path.join(self.run_dir, "redis.sock"),
+                    *(str(word) for word in words)], check=check)
+        return done.stdout.decode().strip() if done.returncode == 0 else None
+
     @property
     def api(self):
         return Api(self.admin_socket)
