@@ -13,6 +13,13 @@
 struct gw_upstream;
 struct gw_tunnel;
 
+/* A port of a machine that was found on its loopback only; port 0: none. */
+#define GW_LOOPBACK_PORTS 4
+struct gw_loopback {
+    uint16_t port;
+    uint64_t until_ms; /* of the loop's clock: forgotten then */
+};
+
 /* The connections to one machine. Exists while there are any. */
 struct gw_upstream_set {
     struct gw_upstream_set *hash_next;
@@ -21,6 +28,7 @@ struct gw_upstream_set {
     struct gw_upstream *idle, *busy; /* idle: newest first */
     struct gw_tunnel *tunnels;
     unsigned n_idle, n; /* n: all members, tunnels included */
+    struct gw_loopback loopback[GW_LOOPBACK_PORTS];
 };
 
 struct gw_pool {

@@ -21,8 +21,8 @@ struct entry {
     struct entry *next;
     uint64_t hash, instance, since_ms;
     uint32_t generation;
-    uint16_t port;
-    uint8_t state, family;
+    uint16_t port, agent_port;
+    uint8_t state, family, protocol;
     union {
         struct in_addr v4;
         struct in6_addr v6;
@@ -157,6 +157,8 @@ bool gw_table_get(struct gw_table *t, const char *label, struct gw_route *out)
     out->label[TR_LABEL_LEN] = '\0';
     out->state = e->state;
     out->port = e->port;
+    out->protocol = e->protocol;
+    out->agent_port = e->agent_port;
     out->family = e->family;
     memcpy(&out->address, &e->address, sizeof(out->address));
     out->instance = e->instance;
@@ -215,6 +217,8 @@ static void set_address(struct entry *e, const struct tr_route *route)
     else if (inet_pton(AF_INET6, route->address, &e->address.v6) == 1)
         e->family = AF_INET6;
     e->port = route->port;
+    e->protocol = route->protocol;
+    e->agent_port = route->agent_port;
 }
 
 int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t generation,

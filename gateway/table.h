@@ -12,8 +12,11 @@
 struct gw_route {
     char label[TR_LABEL_LEN + 1];
     uint8_t state; /* enum tr_sandbox_state */
+    /* Of the app. A copy of a request's own says where that one goes. */
     uint16_t port;
-    uint8_t family; /* AF_INET, AF_INET6; 0: no address */
+    uint8_t protocol;    /* enum tr_protocol */
+    uint16_t agent_port; /* leads to the machine's loopback (dial.h); 0: there is none */
+    uint8_t family;      /* AF_INET, AF_INET6; 0: no address */
     union {
         struct in_addr v4;
         struct in6_addr v6;

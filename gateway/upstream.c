@@ -11,19 +11,18 @@
 #include <uv.h>
 
 #include "gateway/body.h"
+#include "gateway/dial.h"
 #include "gateway/out.h"
 #include "gateway/pool.h"
 #include "gateway/rewrite.h"
 #include "gateway/tunnel.h"
 #include "gateway/worker.h"
 
-#define NOTHING_LISTENS                                                                            \
-    "Nothing listens on this port of the sandbox yet. An app must listen on 0.0.0.0 or ::, not "   \
-    "only on localhost."
+#define NOTHING_LISTENS "Nothing listens on this port of the sandbox yet."
 #define IDLE_PER_SET    64
 #define IDLE_PER_WORKER 1024
 
-/* CONNECTING: timer t_connect (or t_retry between tries). x is set, sock may be closed.
+/* CONNECTING: timer t_connect (or t_retry between tries). x is set, sock is closed, dial may run.
  * HEAD:       the request goes out, the response head is awaited. timer t_answer.
  * BODY:       the response body comes in. timer t_body while reading.
  * IDLE:       in the pool; x is NULL. timer t_pool. */
@@ -35,11 +34,13 @@ struct gw_upstream {
     struct gw_upstream_set *set;
     struct gw_upstream *prev, *next; /* in set->idle or set->busy */
     struct gw_exchange *x;
+    struct gw_dial *dial; /* NULL unless it runs */
     struct gw_timer timer;
     struct gw_in in;
     struct gw_out out;
     struct gw_body body;       /* of the response */
     struct gw_http1_scan scan; /* of its head */
+    uint16_t port;             /* of the app */
     uint8_t state;
     bool reused;     /* served an exchange before */
     bool got_any;    /* a byte of this exchange's response came */
@@ -107,6 +108,7 @@ static void destroy(struct gw_upstream *u)
         u->x->back_ops = NULL;
     }
     gw_timer_stop(&u->timer);
+    gw_dial_cancel(u->dial);
     gw_sock_close(&u->sock);
     gw_buf_put(&w->bufs, u->in.buf);
     gw_out_reset(&w->bufs, &u->out);
@@ -561,14 +563,14 @@ static void on_retry(struct gw_timer *timer)
         fail(u, 502, "unreachable", "The machine cannot be reached.");
 }
 
-static void on_connected(struct gw_sock *sock, int status)
+static void on_connected(struct gw_sock *sock, int status, void *arg)
 {
-    struct gw_upstream *u = upstream_of(sock);
+    struct gw_upstream *u = arg;
     struct gw_worker *w = u->w;
     struct gw_exchange *x = u->x;
 
+    u->dial = NULL;
     if (status == UV_ECONNREFUSED) {
-        gw_sock_close(&u->sock);
         if (gw_loop_now(w->loop) < x->connect_until) { /* it has just started */
             gw_timer_start(&w->t_retry, &u->timer, on_retry);
             return;
@@ -581,6 +583,7 @@ static void on_connected(struct gw_sock *sock, int status)
              "The machine cannot be reached.");
         return;
     }
+    gw_sock_move(sock, &u->sock);
     u->state = HEAD;
     gw_timer_start(&w->t_answer, &u->timer, on_timeout);
     gw_sock_read_start(&u->sock, on_read);
@@ -592,30 +595,10 @@ static void on_connected(struct gw_sock *sock, int status)
 
 static int connect_now(struct gw_upstream *u)
 {
-    const struct gw_route *route = &u->x->route;
-    union {
-        struct sockaddr sa;
-        struct sockaddr_in in;
-        struct sockaddr_in6 in6;
-    } addr;
-    socklen_t len;
-
-    memset(&addr, 0, sizeof(addr));
-    addr.sa.sa_family = route->family;
-    if (route->family == AF_INET) {
-        addr.in.sin_port = htons(route->port);
-        addr.in.sin_addr = route->address.v4;
-        len = sizeof(addr.in);
-    } else {
-        addr.in6.sin6_port = htons(route->port);
-        addr.in6.sin6_addr = route->address.v6;
-        len = sizeof(addr.in6);
-    }
     u->state = CONNECTING;
     u->got_any = false;
     gw_timer_start(&u->w->t_connect, &u->timer, on_timeout);
-    gw_count(&u->w->stats.upstream_connects, 1);
-    return gw_sock_connect(u->w->loop, &u->sock, &addr.sa, len, on_connected);
+    return gw_dial_start(u->w, u->set, &u->x->route, on_connected, u, &u->dial);
 }
 
 /* Is the pooled connection still open? Asked only for requests that cannot be repeated. */
@@ -627,13 +610,15 @@ static bool is_alive(struct gw_upstream *u)
     return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* The newest idle connection, or NULL. */
-static struct gw_upstream *take_idle(struct gw_upstream_set *set, bool sure)
+/* The newest idle connection to the port, or NULL. */
+static struct gw_upstream *take_idle(struct gw_upstream_set *set, uint16_t port, bool sure)
 {
-    struct gw_upstream *u;
+    struct gw_upstream *u, *next;
 
-    while (set->idle != NULL) {
-        u = set->idle;              /* NOLINT(clang-analyzer-unix.Malloc): as above */
+    for (u = set->idle; u != NULL; u = next) {
+        next = u->next;
+        if (u->port != port)
+            continue;
         if (sure && !is_alive(u)) { /* NOLINT(clang-analyzer-unix.Malloc): as above */
             destroy(u);
             continue;
@@ -661,7 +646,7 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
         return;
     }
     set->n++; /* holds the set while idle ones are looked at */
-    u = take_idle(set, !safe);
+    u = take_idle(set, x->route.port, !safe);
     if (u != NULL) {
         gw_count(&w->stats.upstream_reuses, 1);
     } else {
@@ -674,6 +659,7 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
         }
         u->w = w;
         u->set = set;
+        u->port = x->route.port;
         set->n++;
     }
     set->n--;

@@ -208,8 +208,9 @@ class App:
 
     def close(self):
         self.closing = True
-        self.sock.shutdown(socket.SHUT_RDWR)
-        self.sock.close()
+        if self.sock.fileno() >= 0:  # a test may have ended the listening itself
+            self.sock.shutdown(socket.SHUT_RDWR)
+            self.sock.close()
         for conn in self.conns:
             try:
                 conn.sock.shutdown(socket.SHUT_RDWR)
