@@ -22,6 +22,7 @@ A test file is run by ctest and counts as one test: it fails if any of its metho
 skipped (77) if none failed and any was skipped. By hand: TRANSOM_BIN=build/dev/bin FILE [NAME...].
 """
 from .api import Api, ApiError
+from .certificates import key_hash, make_certificates
 from .cleanup import leftovers
 from .node import Node, Session, image_cache, source_dir
 from .process import Process, run
@@ -30,4 +31,5 @@ from .wait import wait_until
 from .web import fetch, raw_connect
 
 __all__ = ["Api", "ApiError", "Node", "Process", "Session", "TestCase", "fetch", "image_cache",
-           "leftovers", "main", "raw_connect", "run", "skip", "source_dir", "wait_until"]
+           "key_hash", "leftovers", "main", "make_certificates", "raw_connect", "run", "skip",
+           "source_dir", "wait_until"]

@@ -13,12 +13,13 @@ import uuid
 from . import cleanup
 from .api import Api, ApiError, quote
 from .case import skip
+from .certificates import make_certificates
 from .netns import Namespace, Uplink
 from .process import Process, run
 from .wait import wait_until
 from .web import fetch
 
-_live = []
+_live = []  # whatever has print_logs(), for the time that it is up
 
 
 def live_nodes():
@@ -137,7 +138,7 @@ class Node:
         if os.environ.get("TRANSOM_IMAGE"):  # the very image of this build, whatever else is cached
             self.options["image.path"] = os.environ["TRANSOM_IMAGE"]
         if tls:
-            self.ca, certificate, key = self._make_certificates()
+            self.ca, certificate, key = make_certificates(self.dir)
             self.options.update({"gateway.https": [f"127.0.0.1:{self.https_port}"],
                                  "gateway.tls_certificate": certificate, "gateway.tls_key": key})
         self.options.update(config or {})
@@ -154,23 +155,6 @@ class Node:
             self.options[name.replace("__", ".")] = value
         with open(self.config_path, "w", encoding="utf-8") as file:
             file.write(to_yaml(self.options))
-
-    def _make_certificates(self):
-        """An authority of this test's own, and a certificate for *.preview.localhost and others."""
-        def openssl(*words):
-            run(["openssl", *words], cwd=self.dir)
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-days", "30", "-subj", "/CN=Transom test authority", "-keyout", "ca.key",
-                "-out", "ca.pem", "-addext", "basicConstraints=critical,CA:TRUE",
-                "-addext", "keyUsage=critical,keyCertSign")
-        with open(os.path.join(self.dir, "leaf.cnf"), "w", encoding="ascii") as file:
-            file.write("subjectAltName=DNS:localhost,DNS:*.localhost,DNS:*.preview.localhost,"
-                       "IP:127.0.0.1\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-                "-subj", "/CN=preview.localhost", "-keyout", "tls.key", "-out", "tls.csr")
-        openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-                "-CAcreateserial", "-days", "30", "-extfile", "leaf.cnf", "-out", "tls.pem")
-        return tuple(os.path.join(self.dir, name) for name in ("ca.pem", "tls.pem", "tls.key"))
 
     # ---- daemons ----
 
