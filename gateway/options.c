@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include "transom/state.h"
 
 static const unsigned char mapped_prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
@@ -107,7 +108,7 @@ static void take_names(struct gw_options *o, const struct tr_config *config)
 {
     const char *preview = tr_config_str(config, "preview_domain");
     const char *run_dir = tr_config_str(config, "run_dir");
-    const char *redis = tr_config_str(config, "redis.url");
+    const char *redis = tr_config_str(config, "redis.gateway_url");
 
     snprintf(o->domain, sizeof(o->domain), "%s", tr_config_str(config, "domain"));
     lower(o->domain);
@@ -116,10 +117,13 @@ static void take_names(struct gw_options *o, const struct tr_config *config)
     else
         snprintf(o->preview_domain, sizeof(o->preview_domain), "preview.%s", o->domain);
     lower(o->preview_domain);
+    if (redis[0] == '\0')
+        redis = tr_config_str(config, "redis.url");
     if (redis[0] != '\0')
         snprintf(o->redis_url, sizeof(o->redis_url), "%s", redis);
-    else
-        snprintf(o->redis_url, sizeof(o->redis_url), "unix:%s/redis.sock", run_dir);
+    else if (tr_redis_embedded_url(run_dir, TR_REDIS_GATEWAY, o->redis_url, sizeof(o->redis_url)) !=
+             0)
+        o->redis_url[0] = '\0'; /* run_dir is too long: opening it says so */
     snprintf(o->edge_socket, sizeof(o->edge_socket), "%s/edge.sock", run_dir);
     snprintf(o->access_log, sizeof(o->access_log), "%s",
              tr_config_str(config, "gateway.access_log"));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Path: write the configuration -> adopt a running one, or spawn -> watch it by its pidfd.
- * Fault: it ended -> start it again, with growing pauses. One that will not come up three times in
- * a row gets its data set aside: all of it can be written anew from our records. */
+/* Path: passwords, configuration -> adopt a running one, or spawn -> watch it by its pidfd. One
+ * that runs with other users than ours (redis.acl says which) is ended first. Fault: it ended ->
+ * start it again, with growing pauses. One that will not come up three times in a row gets its data
+ * set aside: all of it can be written anew from our records. */
 #include "vmm/embedded_redis.h"
 
 #include <errno.h>
@@ -16,7 +17,9 @@
 #include <unistd.h>
 #include "transom/daemon.h"
 #include "transom/log.h"
+#include "transom/state.h"
 #include "vmm/file.h"
+#include "vmm/redis_users.h"
 #include "vmm/text.h"
 
 #define PAUSE_MIN_MS  100
@@ -25,11 +28,13 @@
 #define FAILURES_MAX  3
 #define KILL_AFTER_MS 5000
 #define CONF_MAX      8192
+#define ACL_FILE      "redis.acl"
 
 struct vmm_redis {
     uv_loop_t *loop;
     const struct vmm_options *options;
     char socket[VMM_PATH_SIZE], conf[VMM_PATH_SIZE], data[VMM_PATH_SIZE];
+    char acl[VMM_PATH_SIZE], users[VMM_REDIS_USERS_SIZE];
     gid_t group; /* of the socket */
     bool has_group;
     uv_process_t process; /* valid while spawned; for reaping */
@@ -48,6 +53,7 @@ struct vmm_redis {
 };
 
 static void start_again(uv_timer_t *timer);
+static void on_kill(uv_timer_t *timer);
 
 static int pidfd_open_(pid_t pid)
 {
@@ -112,6 +118,8 @@ static void remove_files(struct vmm_redis *r)
 
     (void)unlink(r->socket);
     (void)unlink(r->conf);
+    (void)unlink(r->acl);
+    vmm_redis_users_remove(r->options->run_dir);
     snprintf(path, sizeof(path), "%s/redis.log", r->options->run_dir);
     (void)unlink(path);
 }
@@ -152,6 +160,7 @@ static void on_end(struct vmm_redis *r)
 {
     uint64_t lived = uv_now(r->loop) - r->started_ms;
 
+    (void)uv_timer_stop(&r->timer); /* it need not be killed any more */
     if (r->stopping) {
         remove_files(r);
         close_all(r);
@@ -213,13 +222,14 @@ static int write_conf(struct vmm_redis *r, struct err *err)
                  "unixsocketperm %s\n"
                  "daemonize no\n"
                  "databases 1\n"
+                 "aclfile \"%s\"\n"
                  "dir \"%s\"\n"
                  "appendonly yes\n"
                  "appendfsync everysec\n"
                  "save \"\"\n"
                  "loglevel warning\n"
                  "logfile \"\"\n",
-                 r->socket, r->has_group ? "770" : "700", r->data);
+                 r->socket, r->has_group ? "770" : "700", r->acl, r->data);
     if (n < 0 || (size_t)n >= sizeof(text))
         return tr_err_set(err, -ENAMETOOLONG, "state_dir or run_dir is too long");
     return vmm_file_write(r->options->run_dir, "redis.conf", text, (size_t)n, err);
@@ -317,6 +327,9 @@ static void start(struct vmm_redis *r)
 
     (void)unlink(r->socket);
     e = vmm_file_mkdirs(r->data, 0700, &err);
+    /* Here and nowhere else: what the file says is what the running server was started with. */
+    if (e == 0)
+        e = vmm_file_write(r->options->run_dir, ACL_FILE, r->users, strlen(r->users), &err);
     if (e == 0)
         e = spawn(r);
     if (e != 0)
@@ -328,6 +341,34 @@ static void start(struct vmm_redis *r)
 static void start_again(uv_timer_t *timer)
 {
     start(timer->data);
+}
+
+/* Was the server that runs started with the users that we know? */
+static bool has_our_users(const struct vmm_redis *r)
+{
+    struct err err = {0};
+    char *text;
+    size_t len;
+    bool same;
+
+    if (vmm_file_read(r->acl, VMM_REDIS_USERS_SIZE, &text, &len, &err) != 0)
+        return false;
+    same = strcmp(text, r->users) == 0;
+    free(text);
+    return same;
+}
+
+static void adopt(struct vmm_redis *r)
+{
+    r->started_ms = uv_now(r->loop);
+    if (has_our_users(r)) {
+        log_info("redis-server %d runs on from before", (int)r->pid);
+        return;
+    }
+    log_info("redis-server %d runs with other users than ours: started anew", (int)r->pid);
+    if (pidfd_signal(r->pidfd, SIGTERM) != 0) /* on_end() goes on */
+        log_error("redis-server %d: %s", (int)r->pid, strerror(errno));
+    (void)uv_timer_start(&r->timer, on_kill, KILL_AFTER_MS, 0);
 }
 
 /* The gateway must reach the socket with the rights of its own user alone. */
@@ -356,10 +397,13 @@ int vmm_redis_open(uv_loop_t *loop, const struct vmm_options *options, struct vm
     r->options = options;
     r->pidfd = -1;
     r->pause_ms = PAUSE_MIN_MS;
-    snprintf(r->socket, sizeof(r->socket), "%s/redis.sock", options->run_dir);
+    snprintf(r->socket, sizeof(r->socket), "%s/" TR_REDIS_SOCKET, options->run_dir);
     snprintf(r->conf, sizeof(r->conf), "%s/redis.conf", options->run_dir);
+    snprintf(r->acl, sizeof(r->acl), "%s/" ACL_FILE, options->run_dir);
     snprintf(r->data, sizeof(r->data), "%s/redis", options->state_dir);
     e = find_group(r, err);
+    if (e == 0)
+        e = vmm_redis_users_init(options->run_dir, r->has_group ? &r->group : NULL, r->users, err);
     if (e == 0)
         e = write_conf(r, err);
     if (e != 0) {
@@ -371,12 +415,10 @@ int vmm_redis_open(uv_loop_t *loop, const struct vmm_options *options, struct vm
     r->timer.data = r;
     r->n_open = 1;
     r->pid = find_running(r);
-    if (r->pid > 0 && watch(r) == 0) {
-        r->started_ms = uv_now(loop);
-        log_info("redis-server %d runs on from before", (int)r->pid);
-    } else {
+    if (r->pid > 0 && watch(r) == 0)
+        adopt(r);
+    else
         start(r);
-    }
     *out = r;
     return 0;
 }

@@ -553,15 +553,16 @@ static void on_down(struct tr_redis *r, const char *why, void *arg)
         close_now(live);
 }
 
-/* The address without its password. */
+/* The address without its password and what else is about the user. */
 static char *public_url(const char *url)
 {
-    const char *at = strrchr(url, '@'), *scheme = strstr(url, "://");
+    const char *at = strrchr(url, '@'), *scheme = strstr(url, "://"), *rest, *end;
     char *out = NULL;
 
-    if (at == NULL || scheme == NULL)
-        return strdup(url);
-    if (asprintf(&out, "%.*s%s", (int)(scheme + 3 - url), url, at + 1) < 0)
+    rest = at == NULL || scheme == NULL ? url : at + 1;
+    end = strrchr(rest, '?');
+    if (asprintf(&out, "%.*s%.*s", rest == url ? 0 : (int)(scheme + 3 - url), url,
+                 end == NULL ? (int)strlen(rest) : (int)(end - rest), rest) < 0)
         return NULL;
     return out;
 }

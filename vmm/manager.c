@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include "transom/daemon.h"
 #include "transom/log.h"
+#include "transom/state.h"
 #include "vmm/api.h"
 #include "vmm/embedded_redis.h"
 #include "vmm/file.h"
@@ -233,11 +234,15 @@ static void report_image(const struct vmm_options *options)
 static void serve(struct manager *m)
 {
     const struct vmm_options *o = &m->options;
-    char url[VMM_PATH_SIZE + 8];
+    char url[VMM_PATH_SIZE];
     struct err err = {0};
-    int r;
+    int r = tr_redis_embedded_url(o->run_dir, TR_REDIS_MANAGER, url, sizeof(url));
 
-    snprintf(url, sizeof(url), "unix:%s/redis.sock", o->run_dir);
+    if (r != 0) {
+        (void)tr_err_set(&err, r, "run_dir: %s", uv_strerror(r));
+        fail(m, &err);
+        return;
+    }
     r = vmm_live_open(&m->vmm, *o->redis_url ? o->redis_url : url, &m->vmm.live, &err);
     if (r == 0)
         r = vmm_server_open(&m->vmm, &m->vmm.server, &err);

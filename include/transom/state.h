@@ -48,9 +48,21 @@
 #define TR_ROUTE_CHANGES_MAX 100000
 #define TR_EVENTS_MAX        10000
 
+/* The users of the embedded Redis; its socket and, for each user, the file with its password stand
+ * in run_dir. */
+#define TR_REDIS_SOCKET        "redis.sock"
+#define TR_REDIS_PASSWORD_FILE "redis-%s.password"
+#define TR_REDIS_MANAGER       "manager"
+#define TR_REDIS_GATEWAY       "gateway"
+#define TR_REDIS_ADMIN         "admin"
+/* The URL by which user reaches the embedded Redis. UV_ENAMETOOLONG: it does not fit. */
+TR_MUST_CHECK int tr_redis_embedded_url(const char *run_dir, const char *user, char *out,
+                                        size_t size);
+
 /* A Redis connection on a libuv loop that reconnects with backoff (100 ms doubling to 5 s, with
  * jitter). url: "unix:/path[?db=N]", "redis://[[user]:password@]host[:port][/db]" (user and
- * password percent-encoded), or "rediss://", refused with a clear error until supported. The
+ * password percent-encoded), to both of which "?user=USER&password_file=/path" may be added (the
+ * file is read at each connection), or "rediss://", refused with a clear error until supported. The
  * password never shows in a message. */
 struct tr_redis;
 struct redisReply;

@@ -320,6 +320,59 @@ START_TEST(closed_at_any_point_it_ends_once)
 }
 END_TEST
 
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(text, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+/* The file comes after us, is wrong at first, and changes with the server's password. */
+START_TEST(password_in_a_file)
+{
+    char where[200], file[64];
+
+    snprintf(file, sizeof(file), "%s/password", server.dir);
+    snprintf(where, sizeof(where), "%s?user=default&password_file=%s", server.url, file);
+    redis_server_start(&server, "one");
+    open_redis(where);
+    RUN_UNTIL(strstr(last_down, file) != NULL && strstr(last_down, "no such file") != NULL);
+    write_file(file, "\n");
+    RUN_UNTIL(strstr(last_down, "holds no password") != NULL);
+    write_file(file, "twenty-three\n");
+    RUN_UNTIL(strstr(last_down, "WRONGPASS") != NULL);
+    ck_assert_int_eq(n_up, 0);
+    write_file(file, "one\n");
+    RUN_UNTIL(n_up == 1);
+    redis_server_kill(&server);
+    write_file(file, "two");
+    redis_server_start(&server, "two");
+    RUN_UNTIL(n_up == 2);
+    tr_redis_close(redis);
+    RUN_UNTIL(n_close == 1);
+    unlink(file);
+}
+END_TEST
+
+START_TEST(url_of_the_embedded_one)
+{
+    char url[200];
+    struct redis_url u;
+    struct err err;
+
+    ck_assert_int_eq(tr_redis_embedded_url("/a&b%/?c@", "gateway", url, sizeof(url)), 0);
+    tr_err_clear(&err);
+    ck_assert_msg(redis_url_parse(url, &u, &err) == 0, "%s: %s", url, err.msg);
+    ck_assert_str_eq(u.host, "/a&b%/?c@/redis.sock");
+    ck_assert_str_eq(u.user, "gateway");
+    ck_assert_str_eq(u.password_file, "/a&b%/?c@/redis-gateway.password");
+    for (size_t size = 1; size < strlen(url) + 1; size++)
+        ck_assert_int_eq(tr_redis_embedded_url("/a&b%/?c@", "gateway", url, size), UV_ENAMETOOLONG);
+}
+END_TEST
+
 START_TEST(urls)
 {
     static const char *const bad[] = {
@@ -343,6 +396,13 @@ START_TEST(urls)
         "redis://:SECRET%zz@h",
         "redis://[::1",
         "redis://[::1]x",
+        "unix:/x?host=y",
+        "unix:/x?user",
+        "unix:/x?password_file=relative",
+        "unix:/x?password_file=/a%00",
+        "redis://h?password_file=",
+        "redis://me:SECRET@h?password_file=/x",
+        "redis://h?db=1&&db=x",
     };
     struct redis_url u;
     struct err err;
@@ -369,6 +429,13 @@ START_TEST(urls)
     ck_assert_str_eq(u.host, "/run/r.sock");
     ck_assert_int_eq(u.db, 4);
     ck_assert(u.is_unix);
+    ck_assert_int_eq(redis_url_parse("redis://h:7/2?user=g&password_file=/a%20b", &u, &err), 0);
+    ck_assert_str_eq(u.host, "h");
+    ck_assert_uint_eq(u.port, 7);
+    ck_assert_int_eq(u.db, 2);
+    ck_assert_str_eq(u.user, "g");
+    ck_assert_str_eq(u.password_file, "/a b");
+    ck_assert_str_eq(u.shown, "redis://h:7");
 }
 END_TEST
 
@@ -388,6 +455,8 @@ int main(void)
     tcase_add_test(tc, refused_and_silent_servers_are_left_again);
     tcase_add_test(tc, a_server_that_falls_silent_is_left);
     tcase_add_loop_test(tc, closed_at_any_point_it_ends_once, 0, 6);
+    tcase_add_test(tc, password_in_a_file);
+    tcase_add_test(tc, url_of_the_embedded_one);
     tcase_add_test(tc, urls);
     suite_add_tcase(s, tc);
     redis_server_init(&server); /* here, so that a test that fails leaves nothing behind */

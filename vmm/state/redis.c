@@ -7,11 +7,15 @@
 #include "transom/state.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <hiredis/async.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "vmm/state/redis_loop.h"
 #include "vmm/state/redis_script.h"
 #include "vmm/state/redis_url.h"
@@ -120,6 +124,32 @@ static void on_disconnect(const redisAsyncContext *ac, int status)
 
 /* ---- greeting ---- */
 
+/* The first line of the file that holds the password. It is read for each connection, since it may
+ * be made, or changed, while we run; it is small and no device, so reading does not block. */
+static int read_password(struct redis_url *url)
+{
+    int fd = open(url->password_file, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r = 0;
+    struct stat st;
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        r = UV_EINVAL;
+    } else {
+        n = read(fd, url->password, sizeof(url->password) - 1);
+        if (n < 0)
+            r = -errno;
+        url->password[n < 0 ? 0 : n] = '\0';
+        url->password[strcspn(url->password, "\r\n")] = '\0';
+        if (r == 0 && url->password[0] == '\0')
+            r = UV_EINVAL;
+    }
+    close(fd);
+    url->has_password = r == 0;
+    return r;
+}
+
 static void on_greeting(redisAsyncContext *ac, void *reply_arg, void *arg)
 {
     struct tr_redis *r = ac->data;
@@ -180,8 +210,8 @@ static void on_connect(const redisAsyncContext *ac, int status)
     }
     if (!r->url.is_unix)
         (void)redisEnableKeepAlive(&r->ac->c); /* a refinement: works without */
-    if (greet(r) != REDIS_OK)
-        drop(r, "no memory");
+    if (greet(r) != REDIS_OK) /* no memory; not drop(): hiredis goes on with ac when this returns */
+        set_timer(r, 0, 0);
 }
 
 /* ---- connecting ---- */
@@ -264,6 +294,17 @@ static void connect_now(struct tr_redis *r)
 
     r->state = RESOLVING;
     set_timer(r, CONNECT_MS, 0);
+    if (r->url.password_file[0] != '\0') {
+        char why[400];
+
+        e = read_password(&r->url);
+        if (e != 0) {
+            snprintf(why, sizeof(why), "%.256s: %s", r->url.password_file,
+                     e == UV_EINVAL ? "holds no password" : uv_strerror(e));
+            lost(r, why);
+            return;
+        }
+    }
     if (r->url.is_unix) {
         attach(r, redisAsyncConnectUnix(r->url.host));
     } else if (is_numeric(r->url.host)) {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/un.h>
 #include "transom/hex.h"
+#include "transom/state.h"
 
 #define DEFAULT_PORT 6379
 #define DB_MAX       65535
@@ -51,24 +52,68 @@ static bool number(const char *s, size_t len, long max, long *out)
     return v <= max;
 }
 
+/* One "name=value" of len bytes. */
+static int parse_option(const char *s, size_t len, struct redis_url *u, struct err *err)
+{
+    const char *equals = memchr(s, '=', len), *value;
+    size_t name_len, value_len;
+    long db = 0;
+
+    if (equals == NULL)
+        return tr_err_set(err, -EINVAL, "redis.url: after ? stands name=value");
+    value = equals + 1;
+    name_len = (size_t)(equals - s);
+    value_len = (size_t)(s + len - value);
+    if (name_len == 2 && memcmp(s, "db", 2) == 0) {
+        if (!number(value, value_len, DB_MAX, &db))
+            return tr_err_set(err, -EINVAL, "redis.url: db is not a number up to %d", DB_MAX);
+        u->db = (int)db;
+        return 0;
+    }
+    if (name_len == 4 && memcmp(s, "user", 4) == 0) {
+        if (!decode(value, value_len, u->user, sizeof(u->user)))
+            return tr_err_set(err, -EINVAL, "redis.url: the user is malformed or too long");
+        return 0;
+    }
+    if (name_len == 13 && memcmp(s, "password_file", 13) == 0) {
+        if (!decode(value, value_len, u->password_file, sizeof(u->password_file)) ||
+            u->password_file[0] != '/')
+            return tr_err_set(err, -EINVAL, "redis.url: password_file needs an absolute path");
+        return 0;
+    }
+    return tr_err_set(err, -EINVAL, "redis.url: after ? stand db, user or password_file");
+}
+
+/* What follows the question mark. */
+static int parse_options(const char *s, struct redis_url *u, struct err *err)
+{
+    int r = 0;
+
+    while (r == 0 && *s != '\0') {
+        size_t len = strcspn(s, "&");
+
+        r = parse_option(s, len, u, err);
+        s += len + (s[len] == '&');
+    }
+    if (r == 0 && u->has_password && u->password_file[0] != '\0')
+        r = tr_err_set(err, -EINVAL, "redis.url: a password or a password_file, not both");
+    return r;
+}
+
 static int parse_unix(const char *path, struct redis_url *u, struct err *err)
 {
-    const char *query = strstr(path, "?db=");
+    const char *query = strrchr(path, '?');
     size_t len = query != NULL ? (size_t)(query - path) : strlen(path);
-    long db = 0;
 
     if (path[0] != '/')
         return tr_err_set(err, -EINVAL, "redis.url: unix: needs an absolute path");
     if (len >= sizeof(((struct sockaddr_un *)0)->sun_path))
         return tr_err_set(err, -EINVAL, "redis.url: the path of the socket is too long");
-    if (query != NULL && !number(query + 4, strlen(query + 4), DB_MAX, &db))
-        return tr_err_set(err, -EINVAL, "redis.url: db is not a number up to %d", DB_MAX);
     u->is_unix = true;
     memcpy(u->host, path, len);
     u->host[len] = '\0';
-    u->db = (int)db;
     snprintf(u->shown, sizeof(u->shown), "unix:%s", u->host);
-    return 0;
+    return query == NULL ? 0 : parse_options(query + 1, u, err);
 }
 
 /* [user]:password, of len bytes. */
@@ -117,7 +162,8 @@ static int parse_host(const char *s, size_t len, struct redis_url *u, struct err
 
 static int parse_tcp(const char *s, struct redis_url *u, struct err *err)
 {
-    const char *at = strrchr(s, '@'), *slash;
+    const char *at = strrchr(s, '@'), *query, *slash;
+    size_t len;
     long db = 0;
     int r;
 
@@ -127,15 +173,18 @@ static int parse_tcp(const char *s, struct redis_url *u, struct err *err)
             return r;
         s = at + 1;
     }
-    slash = strchr(s, '/');
-    r = parse_host(s, slash != NULL ? (size_t)(slash - s) : strlen(s), u, err);
+    query = strchr(s, '?');
+    len = query != NULL ? (size_t)(query - s) : strlen(s);
+    slash = memchr(s, '/', len);
+    r = parse_host(s, slash != NULL ? (size_t)(slash - s) : len, u, err);
     if (r != 0)
         return r;
-    if (slash != NULL && slash[1] != '\0' && !number(slash + 1, strlen(slash + 1), DB_MAX, &db))
+    if (slash != NULL && slash + 1 < s + len &&
+        !number(slash + 1, (size_t)(s + len - slash) - 1, DB_MAX, &db))
         return tr_err_set(err, -EINVAL, "redis.url: db is not a number up to %d", DB_MAX);
     u->db = (int)db;
     snprintf(u->shown, sizeof(u->shown), "redis://%s:%u", u->host, u->port);
-    return 0;
+    return query == NULL ? 0 : parse_options(query + 1, u, err);
 }
 
 int redis_url_parse(const char *url, struct redis_url *out, struct err *err)
@@ -154,4 +203,33 @@ int redis_url_parse(const char *url, struct redis_url *out, struct err *err)
     if (r == 0)
         *out = u;
     return r;
+}
+
+/* Percent-encode what has a meaning in our URLs. Returns the end, or NULL when it does not fit. */
+static char *encode(const char *s, char *out, const char *end)
+{
+    for (; *s != '\0'; s++) {
+        bool plain = strchr("%?&#@", *s) == NULL && (unsigned char)*s > ' ';
+
+        if (end - out < 4)
+            return NULL;
+        out += plain ? snprintf(out, 2, "%c", *s)
+                     : snprintf(out, 4, "%%%02x", (unsigned)(unsigned char)*s);
+    }
+    return out;
+}
+
+int tr_redis_embedded_url(const char *run_dir, const char *user, char *out, size_t size)
+{
+    int n =
+        snprintf(out, size, "unix:%s/" TR_REDIS_SOCKET "?user=%s&password_file=", run_dir, user);
+    char *p;
+
+    if (n < 0 || (size_t)n >= size)
+        return UV_ENAMETOOLONG;
+    p = encode(run_dir, out + n, out + size);
+    if (p == NULL)
+        return UV_ENAMETOOLONG;
+    n = snprintf(p, (size_t)(out + size - p), "/" TR_REDIS_PASSWORD_FILE, user);
+    return n < 0 || n >= out + size - p ? UV_ENAMETOOLONG : 0;
 }

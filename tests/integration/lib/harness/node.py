@@ -224,10 +224,24 @@ class Node:
         return "unix:" + os.path.join(self.run_dir, "redis.sock")
 
     def redis(self, *words, check=True):
-        """What redis-cli says to a command in the node's own Redis; without check, None when it
-        fails."""
-        done = run(["redis-cli", "-s", os.path.join(self.run_dir, "redis.sock"),
-                    *(str(word) for word in words)], check=check)
+        """What redis-cli says to a command in the node's Redis, as the administrator of an embedded
+        one; without check, None when it fails."""
+        return self.redis_as("admin", *words, check=check)
+
+    def redis_as(self, user, *words, check=True):
+        """The same as another user of the embedded Redis."""
+        url = self.options.get("redis.url") or self.redis_url
+        where = ["-s", url[len("unix:"):]] if url.startswith("unix:") else ["-u", url]
+        env = {name: value for name, value in os.environ.items() if name != "REDISCLI_AUTH"}
+        if not self.options.get("redis.url"):
+            try:
+                with open(os.path.join(self.run_dir, f"redis-{user}.password"), encoding="ascii") as file:
+                    env["REDISCLI_AUTH"] = file.read().strip()
+            except FileNotFoundError:
+                if check:
+                    raise
+            where += ["--user", user]
+        done = run(["redis-cli", *where, *(str(word) for word in words)], check=check, env=env)
         return done.stdout.decode().strip() if done.returncode == 0 else None
 
     @property
