@@ -211,7 +211,7 @@ static void refuse(struct gw_client *c, int status, const char *why)
 }
 
 /* Fill an exchange from a request and begin it. */
-static void begin(struct gw_client *c, const struct gw_request *req)
+static void begin(struct gw_client *c, struct gw_request *req)
 {
     struct gw_exchange *x = gw_exchange_new(c->w);
 

@@ -8,11 +8,8 @@
 #include "gateway/log.h"
 #include "gateway/manager.h"
 #include "gateway/pages.h"
-#include "gateway/upstream.h"
+#include "gateway/preview.h"
 #include "gateway/worker.h"
-
-/* After a start the app needs a moment to listen. */
-#define CONNECT_GRACE_MS 5000
 
 struct gw_exchange *gw_exchange_new(struct gw_worker *w)
 {
@@ -62,7 +59,7 @@ static void broken(struct gw_exchange *x)
     release(x, "broken");
 }
 
-static void answer(struct gw_exchange *x, const struct gw_page *page)
+void gw_exchange_answer(struct gw_exchange *x, const struct gw_page *page)
 {
     if (gw_page_send(x, page) == 0)
         done(x);
@@ -70,45 +67,13 @@ static void answer(struct gw_exchange *x, const struct gw_page *page)
         broken(x);
 }
 
-/* A label without a machine that runs. */
-static void answer_state(struct gw_exchange *x)
+/* What the manager takes from the edge alone. */
+static bool is_internal(struct gw_str target)
 {
-    struct gw_page page = {.status = 503};
-    char text[256];
-
-    switch (x->route.state) {
-    case TR_SANDBOX_STARTING:
-        page.code = "starting";
-        page.message = "The sandbox is starting.";
-        page.retry_after_s = 2;
-        break;
-    case TR_SANDBOX_STOPPING:
-        page.code = "stopping";
-        page.message = "The sandbox is stopping.";
-        page.retry_after_s = 5;
-        break;
-    case TR_SANDBOX_FAILED:
-        page.code = "failed";
-        snprintf(text, sizeof(text), "The sandbox could not be started: %s",
-                 x->route.reason[0] != '\0' ? x->route.reason : "no reason is known");
-        page.message = text;
-        break;
-    case TR_SANDBOX_RUNNING:
-        page.status = 502;
-        page.code = "no_address";
-        page.message = "The sandbox runs without a network.";
-        break;
-    default:
-        page.code = "asleep";
-        page.message = "The sandbox is asleep. Run a command in its session to wake it.";
-        page.retry_after_s = 10;
-        break;
-    }
-    answer(x, &page);
+    return target.len >= 8 && memcmp(target.p, "/v1/edge", 8) == 0;
 }
 
-void gw_exchange_start(struct gw_exchange *x, const struct gw_request *req,
-                       const struct sockaddr *peer)
+void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const struct sockaddr *peer)
 {
     struct gw_worker *w = x->worker;
     struct gw_page not_found = {
@@ -128,25 +93,20 @@ void gw_exchange_start(struct gw_exchange *x, const struct gw_request *req,
     gw_host_parse(req->host, w->opt->domain, w->opt->preview_domain, &host);
     switch (host.kind) {
     case GW_HOST_INVALID:
-        answer(x, &invalid);
+        gw_exchange_answer(x, &invalid);
         return;
     case GW_HOST_API:
+        if (is_internal(req->target))
+            break;
         gw_manager_start(x, req, peer);
         return;
     case GW_HOST_PREVIEW:
-        if (!gw_table_get(w->gw->table, host.label, &x->route))
-            break;
-        if (x->route.state != TR_SANDBOX_RUNNING || x->route.family == 0) {
-            answer_state(x);
-            return;
-        }
-        x->connect_until = x->route.since_ms + CONNECT_GRACE_MS;
-        gw_upstream_start(x, req, peer);
+        gw_preview_start(x, req, peer, &host);
         return;
     default:
         break;
     }
-    answer(x, &not_found);
+    gw_exchange_answer(x, &not_found);
 }
 
 int gw_exchange_head(struct gw_exchange *x, const struct gw_response *resp)
@@ -172,7 +132,7 @@ void gw_exchange_back_failed(struct gw_exchange *x, int status, const char *code
     }
     if (status == 502)
         page.retry_after_s = 3; /* apps are being worked on: the page reloads when they are back */
-    answer(x, &page);
+    gw_exchange_answer(x, &page);
 }
 
 void gw_exchange_front_failed(struct gw_exchange *x, int status, const char *code,
@@ -185,7 +145,7 @@ void gw_exchange_front_failed(struct gw_exchange *x, int status, const char *cod
     if (x->head_sent)
         broken(x);
     else
-        answer(x, &page);
+        gw_exchange_answer(x, &page);
 }
 
 void gw_exchange_front_gone(struct gw_exchange *x)

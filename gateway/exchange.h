@@ -91,10 +91,15 @@ struct gw_exchange {
 };
 
 /* Begin: find the route, answer with a page or start a back. The front's functions may run before
- * this returns, done() included. */
-void gw_exchange_start(struct gw_exchange *x, const struct gw_request *req,
-                       const struct sockaddr *peer);
+ * this returns, done() included. req may come back changed: with strings of the exchange's own
+ * where something is not to reach the app (they are gone when this returns), and fields marked as
+ * ending here. The front's own bytes stay as they are. */
+void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const struct sockaddr *peer);
 struct gw_exchange *gw_exchange_new(struct gw_worker *w);
+
+/* Answer with a page; x has no back. The exchange is over. */
+struct gw_page;
+void gw_exchange_answer(struct gw_exchange *x, const struct gw_page *page);
 
 /* From the back: the final head. Notes the status, then the front's head(). */
 TR_MUST_CHECK int gw_exchange_head(struct gw_exchange *x, const struct gw_response *resp);

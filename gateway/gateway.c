@@ -83,6 +83,7 @@ static int prepare(struct control *c, char *urls, size_t len, struct err *err)
     int r = 0;
 
     gw->opt = &c->opt;
+    gw_wakes_init(&gw->wakes);
     if (c->opt.certificate[0] != '\0' && c->opt.key[0] != '\0')
         r = gw_tls_new(c->opt.certificate, c->opt.key, &gw->tls, err);
     if (r == 0)
@@ -146,6 +147,7 @@ static void fini(struct control *c)
     for (unsigned i = 0; i < c->gw.n_workers; i++)
         gw_worker_fini(&c->gw.workers[i]);
     free(c->gw.workers);
+    gw_wakes_fini(&c->gw.wakes);
     gw_table_free(c->gw.table);
     gw_log_close(c->gw.log);
     gw_tls_free(c->gw.tls);

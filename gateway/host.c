@@ -64,6 +64,27 @@ static size_t below(const char *name, size_t len, const char *suffix)
     return len - n - 1;
 }
 
+/* "LABEL" or "PORT-LABEL". */
+static bool parse_label(const char *name, size_t len, struct gw_host *out)
+{
+    unsigned port = 0;
+    size_t n = 0;
+
+    if (len > TR_LABEL_LEN) {
+        while (n < 5 && name[n] >= '0' && name[n] <= '9')
+            port = port * 10 + (unsigned)(name[n++] - '0');
+        if (n == 0 || name[0] == '0' || port > UINT16_MAX || name[n] != '-')
+            return false;
+        n++;
+    }
+    if (!tr_label_valid(name + n, len - n))
+        return false;
+    memcpy(out->label, name + n, TR_LABEL_LEN);
+    out->label[TR_LABEL_LEN] = '\0';
+    out->port = (uint16_t)port;
+    return true;
+}
+
 void gw_host_parse(struct gw_str value, const char *domain, const char *preview_domain,
                    struct gw_host *out)
 {
@@ -73,6 +94,7 @@ void gw_host_parse(struct gw_str value, const char *domain, const char *preview_
 
     out->kind = GW_HOST_INVALID;
     out->label[0] = '\0';
+    out->port = 0;
     if (value.len == 0) {
         out->kind = GW_HOST_OTHER;
         return;
@@ -93,11 +115,8 @@ void gw_host_parse(struct gw_str value, const char *domain, const char *preview_
         len--;
     rest = below(name, len, preview_domain);
     if (rest > 0) {
-        if (tr_label_valid(name, rest)) {
-            memcpy(out->label, name, TR_LABEL_LEN);
-            out->label[TR_LABEL_LEN] = '\0';
+        if (parse_label(name, rest, out))
             out->kind = GW_HOST_PREVIEW;
-        }
         return;
     }
     rest = below(name, len, domain);

@@ -71,8 +71,10 @@ struct known {
 /* By length of the name; each row ends with a NULL. */
 static const struct known known_2[] = {{"te", GW_FIELD_TE}, {NULL, 0}};
 static const struct known known_4[] = {{"host", GW_FIELD_HOST}, {NULL, 0}};
-static const struct known known_6[] = {
-    {"accept", GW_FIELD_ACCEPT}, {"expect", GW_FIELD_EXPECT}, {NULL, 0}};
+static const struct known known_6[] = {{"accept", GW_FIELD_ACCEPT},
+                                       {"cookie", GW_FIELD_COOKIE},
+                                       {"expect", GW_FIELD_EXPECT},
+                                       {NULL, 0}};
 static const struct known known_7[] = {{"upgrade", GW_FIELD_UPGRADE}, {NULL, 0}};
 static const struct known known_8[] = {{"location", GW_FIELD_LOCATION}, {NULL, 0}};
 static const struct known known_9[] = {
@@ -81,8 +83,11 @@ static const struct known known_10[] = {{"connection", GW_FIELD_CONNECTION},
                                         {"keep-alive", GW_FIELD_KEEP_ALIVE},
                                         {"set-cookie", GW_FIELD_SET_COOKIE},
                                         {NULL, 0}};
+static const struct known known_12[] = {{"x-request-id", GW_FIELD_X_REQUEST_ID}, {NULL, 0}};
+static const struct known known_13[] = {{"transom-token", GW_FIELD_TRANSOM_TOKEN}, {NULL, 0}};
 static const struct known known_14[] = {{"content-length", GW_FIELD_CONTENT_LENGTH},
                                         {"http2-settings", GW_FIELD_HTTP2_SETTINGS},
+                                        {"sec-fetch-mode", GW_FIELD_SEC_FETCH_MODE},
                                         {NULL, 0}};
 static const struct known known_15[] = {{"x-forwarded-for", GW_FIELD_X_FORWARDED_FOR}, {NULL, 0}};
 static const struct known known_16[] = {{"proxy-connection", GW_FIELD_PROXY_CONNECTION},
@@ -95,8 +100,8 @@ static const struct known known_17[] = {{"transfer-encoding", GW_FIELD_TRANSFER_
 static const struct known known_21[] = {{"sec-websocket-version", GW_FIELD_SEC_WEBSOCKET_VERSION},
                                         {NULL, 0}};
 static const struct known *const known_by_len[22] = {
-    [2] = known_2,   [4] = known_4,   [6] = known_6,   [7] = known_7,
-    [8] = known_8,   [9] = known_9,   [10] = known_10, [14] = known_14,
+    [2] = known_2,   [4] = known_4,   [6] = known_6,   [7] = known_7,   [8] = known_8,
+    [9] = known_9,   [10] = known_10, [12] = known_12, [13] = known_13, [14] = known_14,
     [15] = known_15, [16] = known_16, [17] = known_17, [21] = known_21,
 };
 

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gateway/access.h"
 #include "gateway/address.h"
 #include "gateway/worker.h"
 #include "transom/log.h"
@@ -74,10 +75,27 @@ static size_t put_json(char *out, size_t room, const char *s, size_t len)
     return n;
 }
 
+/* The request target, with "..." in place of what could be a token. */
+static size_t put_target(char *out, size_t room, struct gw_str target)
+{
+    struct gw_str value;
+    size_t at = 0, from = 0, n = 0;
+
+    while (gw_access_next_param(target, &at, &value)) {
+        size_t start = (size_t)(value.p - target.p);
+
+        n += put_json(out + n, room - n, target.p + from, start - from);
+        if (value.len > 0)
+            n += put_json(out + n, room - n, "...", 3);
+        from = start + value.len;
+    }
+    return n + put_json(out + n, room - n, target.p + from, target.len - from);
+}
+
 void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer)
 {
     struct gw_worker *w = x->worker;
-    size_t target = req->target.len < TARGET_MAX ? req->target.len : TARGET_MAX;
+    struct gw_str target = req->target;
     char address[GW_ADDRESS_TEXT], *p;
     size_t room, n;
 
@@ -96,7 +114,9 @@ void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const str
     n += (size_t)snprintf(p + n, room - n, "\",\"method\":\"");
     n += put_json(p + n, 48, req->method.p, req->method.len);
     n += (size_t)snprintf(p + n, room - n, "\",\"target\":\"");
-    n += put_json(p + n, room - n - 2, req->target.p, target);
+    if (target.len > TARGET_MAX)
+        target.len = TARGET_MAX;
+    n += put_target(p + n, room - n - 2, target);
     p[n++] = '"';
     x->log->len = (uint32_t)n;
 }

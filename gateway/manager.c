@@ -8,18 +8,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/un.h>
 #include <uv.h>
 
 #include "gateway/address.h"
 #include "gateway/http1.h"
 #include "gateway/pages.h"
+#include "gateway/wake.h"
 #include "gateway/worker.h"
 #include "transom/h2.h"
 
-#define OUT_MAX       ((size_t)256 * 1024)
-#define STREAM_WINDOW ((uint32_t)128 * 1024)
-#define H2_CANCEL     8
+#define OUT_MAX        ((size_t)256 * 1024)
+#define STREAM_WINDOW  ((uint32_t)128 * 1024)
+#define H2_CANCEL      8
+/* The manager takes requests under /v1/edge/ only with this field, which clients cannot send. */
+#define EDGE_FIELD     "transom-edge"
+#define EDGE_FIELD_LEN (sizeof(EDGE_FIELD) - 1)
 
 struct call {
     struct gw_manager *m;
@@ -29,11 +34,13 @@ struct call {
     struct gw_timer timer;      /* until the response head */
     struct tr_h2_field *fields; /* of the request; their text lies behind them */
     size_t n_fields;
-    struct gw_buf *queue; /* response body not taken yet */
-    bool end_due;         /* the request has ended before there was a stream */
-    bool full;            /* the stream's queue is full */
-    bool ended;           /* all of the response was received */
-    bool request_ended;   /* the stream was told */
+    struct gw_buf *queue;        /* response body not taken yet */
+    bool end_due;                /* the request has ended before there was a stream */
+    bool full;                   /* the stream's queue is full */
+    bool ended;                  /* all of the response was received */
+    bool request_ended;          /* the stream was told */
+    int status;                  /* of the response */
+    char wake[TR_LABEL_LEN + 1]; /* not an exchange's: a label to wake */
 };
 
 struct gw_manager {
@@ -61,6 +68,8 @@ static void unlink_waiting(struct call *c)
 
 static void free_call(struct call *c)
 {
+    if (c->wake[0] != '\0')
+        gw_wake_done(&c->m->w->gw->wakes, c->wake, c->status);
     gw_timer_stop(&c->timer);
     gw_buf_put(&c->m->w->bufs, c->queue);
     free(c->fields);
@@ -142,6 +151,7 @@ static void on_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool
     int r;
 
     (void)st;
+    c->status = head->status;
     if (x == NULL)
         return;
     to_response(head, end, x, x->worker->fields, x->worker->opt->limits.n_fields, &resp);
@@ -348,6 +358,17 @@ static void on_answer_timeout(struct gw_timer *timer)
     free_call(c);
 }
 
+static void send_label(struct call *c)
+{
+    char body[64];
+    int n = snprintf(body, sizeof(body), "{\"label\":\"%s\"}", c->wake);
+
+    if (tr_h2_write(c->st, body, (size_t)n) >= 0)
+        tr_h2_end(c->st, NULL, 0);
+    else
+        tr_h2_reset(c->st, H2_CANCEL);
+}
+
 /* Returns whether the call lives on. */
 static bool open_stream(struct call *c)
 {
@@ -359,9 +380,11 @@ static bool open_stream(struct call *c)
     struct gw_manager *m = c->m;
     int r = tr_h2_request(m->h2, c->fields, c->n_fields, c->end_due, &cbs, c, &c->st);
 
+    if (r == 0 && c->wake[0] != '\0')
+        send_label(c);
     if (r == 0)
         return true;
-    if (r == UV_EINVAL) {
+    if (r == UV_EINVAL && c->x != NULL) {
         struct gw_exchange *x = detach(c);
 
         gw_exchange_back_failed(x, 400, "bad_request", "A header field cannot be passed on.");
@@ -502,7 +525,7 @@ static void on_connected(struct gw_sock *sock, int status)
         struct gw_exchange *x = c->x; /* NOLINT(clang-analyzer-unix.Malloc): as above */
 
         unlink_waiting(c);
-        if (open_stream(c))
+        if (open_stream(c) && x != NULL)
             x->front_ops->resume(x);
     }
     h2_wake(m);
@@ -546,9 +569,17 @@ static bool is_passed(const struct gw_field *f)
 {
     switch (f->id) {
     case GW_FIELD_OTHER:
+        if (f->name_len == EDGE_FIELD_LEN && strncasecmp(f->name, EDGE_FIELD, EDGE_FIELD_LEN) == 0)
+            return false;
+        return !f->hop_by_hop;
     case GW_FIELD_ACCEPT:
     case GW_FIELD_CONTENT_LENGTH:
+    case GW_FIELD_COOKIE:
     case GW_FIELD_EXPECT:
+    case GW_FIELD_LOCATION:
+    case GW_FIELD_SEC_FETCH_MODE:
+    case GW_FIELD_SET_COOKIE:
+    case GW_FIELD_X_REQUEST_ID:
         return !f->hop_by_hop;
     default:
         return false;
@@ -595,6 +626,24 @@ static struct gw_manager *manager_of(struct gw_worker *w)
     return w->manager;
 }
 
+/* On the connection, or when there is one. */
+static void begin(struct call *c)
+{
+    struct gw_manager *m = c->m;
+
+    gw_timer_start(&m->w->t_answer, &c->timer, on_answer_timeout);
+    if (m->h2 != NULL) {
+        (void)open_stream(c);
+        return;
+    }
+    c->next = m->waiting;
+    if (c->next != NULL)
+        c->next->prev = c;
+    m->waiting = c;
+    if (!m->connecting)
+        connect_manager(m);
+}
+
 void gw_manager_start(struct gw_exchange *x, const struct gw_request *req,
                       const struct sockaddr *peer)
 {
@@ -611,17 +660,33 @@ void gw_manager_start(struct gw_exchange *x, const struct gw_request *req,
     c->end_due = c->request_ended = x->request_done;
     x->back = c;
     x->back_ops = &manager_ops;
-    gw_timer_start(&m->w->t_answer, &c->timer, on_answer_timeout);
-    if (m->h2 != NULL) {
-        (void)open_stream(c);
+    begin(c);
+}
+
+void gw_manager_wake(struct gw_worker *w, const char *label)
+{
+    const struct tr_h2_field fields[] = {
+        TR_H2_FIELD(":method", "POST"),       TR_H2_FIELD(":scheme", "http"),
+        TR_H2_FIELD(":authority", "manager"), TR_H2_FIELD(":path", "/v1/edge/wake"),
+        TR_H2_FIELD(EDGE_FIELD, "wake"),      TR_H2_FIELD("content-type", "application/json"),
+    };
+    struct gw_manager *m = manager_of(w);
+    struct call *c = calloc(1, sizeof(*c));
+
+    if (c != NULL)
+        c->fields = malloc(sizeof(fields));
+    if (m == NULL || c == NULL || c->fields == NULL) {
+        if (c != NULL)
+            free(c->fields);
+        free(c);
+        gw_wake_done(&w->gw->wakes, label, 0);
         return;
     }
-    c->next = m->waiting;
-    if (c->next != NULL)
-        c->next->prev = c;
-    m->waiting = c;
-    if (!m->connecting)
-        connect_manager(m);
+    c->m = m;
+    memcpy(c->fields, fields, sizeof(fields));
+    c->n_fields = sizeof(fields) / sizeof(fields[0]);
+    memcpy(c->wake, label, TR_LABEL_LEN);
+    begin(c);
 }
 
 void gw_manager_close(struct gw_worker *w)

@@ -40,7 +40,7 @@ struct scrape {
 
 struct total {
     uint64_t accepted, tls_failed, requests, bad_requests, bytes_in, bytes_out, status[6];
-    uint64_t connects, reuses, retries, failures, tunnels, pages;
+    uint64_t connects, reuses, retries, failures, tunnels, pages, denied, woken;
     int64_t connections, open_tunnels, exchanges;
 };
 
@@ -66,6 +66,8 @@ static void add_up(const struct gw_gateway *gw, struct total *t)
         SUM(failures, s->upstream_failures);
         SUM(tunnels, s->tunnels);
         SUM(pages, s->pages);
+        SUM(denied, s->denied);
+        SUM(woken, s->woken);
         SUM(connections, s->connections);
         SUM(open_tunnels, s->open_tunnels);
         SUM(exchanges, s->exchanges);
@@ -98,6 +100,10 @@ static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed
                 (const char *const[]){"none", "1xx", "2xx", "3xx", "4xx", "5xx"}[c],
                 (unsigned long long)t->status[c]);
     print(f, "counter", "pages_total", "Answers made by the gateway itself.", (long long)t->pages);
+    print(f, "counter", "denied_total", "Requests to private previews without a valid token.",
+          (long long)t->denied);
+    print(f, "counter", "wakes_total", "Sandboxes that the manager was asked to wake.",
+          (long long)t->woken);
     print(f, "counter", "request_bytes_total", "Request body bytes.", (long long)t->bytes_in);
     print(f, "counter", "response_bytes_total", "Response body bytes.", (long long)t->bytes_out);
     print(f, "counter", "upstream_connects_total", "Connections made to machines.",

@@ -21,6 +21,7 @@ const char *gw_status_reason(int status)
         {201, "Created"},
         {202, "Accepted"},
         {204, "No Content"},
+        {303, "See Other"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
@@ -135,6 +136,11 @@ static void html_page(struct text *t, const struct gw_page *page)
     add(t, "</h1>\n<p>");
     add_html(t, page->message);
     add(t, "</p>\n");
+    if (page->command != NULL) {
+        add(t, "<pre><code>");
+        add_html(t, page->command);
+        add(t, "</code></pre>\n");
+    }
     if (page->retry_after_s > 0)
         add(t, "<p>This page reloads by itself.</p>\n");
     add(t, "<p><code>transom: ");
@@ -158,6 +164,10 @@ struct gw_buf *gw_page_body(struct gw_bufs *bufs, const struct gw_page *page, bo
         add_json(&t, page->code);
         add(&t, "\",\"message\":\"");
         add_json(&t, page->message);
+        if (page->command != NULL) {
+            add(&t, "\",\"command\":\"");
+            add_json(&t, page->command);
+        }
         add(&t, "\"}\n");
     }
     buf->len = (uint32_t)(t.p - buf->data);
@@ -179,7 +189,7 @@ int gw_page_send(struct gw_exchange *x, const struct gw_page *page)
     struct gw_bufs *bufs = &x->worker->bufs;
     struct gw_buf *body = gw_page_body(bufs, page, x->wants_html);
     const char *reason = gw_status_reason(page->status);
-    struct gw_field fields[4];
+    struct gw_field fields[8];
     struct gw_response resp = {.status = page->status, .minor = 1, .fields = fields};
     char seconds[16];
     int r;
@@ -194,6 +204,14 @@ int gw_page_send(struct gw_exchange *x, const struct gw_page *page)
         snprintf(seconds, sizeof(seconds), "%d", page->retry_after_s);
         set_field(&fields[resp.n_fields++], "Retry-After", seconds);
     }
+    if (page->location != NULL)
+        set_field(&fields[resp.n_fields++], "Location", page->location);
+    if (page->set_cookie != NULL)
+        set_field(&fields[resp.n_fields++], "Set-Cookie", page->set_cookie);
+    if (page->authenticate != NULL)
+        set_field(&fields[resp.n_fields++], "WWW-Authenticate", page->authenticate);
+    if (page->no_referrer)
+        set_field(&fields[resp.n_fields++], "Referrer-Policy", "no-referrer");
     resp.reason = (struct gw_str){reason, strlen(reason)};
     resp.framing = x->method == GW_METHOD_HEAD ? GW_BODY_NONE : GW_BODY_LENGTH;
     resp.has_length = true;

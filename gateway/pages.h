@@ -10,7 +10,12 @@ struct gw_page {
     int status;
     const char *code;    /* for programs, e.g. "asleep" */
     const char *message; /* for people; plain text, may come from outside */
+    const char *command; /* what to type to change it, or NULL */
     int retry_after_s;   /* > 0: the condition passes; the page reloads itself */
+
+    /* Further fields, NULL when absent. */
+    const char *location, *set_cookie, *authenticate;
+    bool no_referrer; /* the URL may hold a token */
 };
 
 const char *gw_status_reason(int status);

@@ -17,19 +17,26 @@
 #define FIRST_BUCKETS 16
 #define MOVE_BUCKETS  4 /* per change while growing; load 1 doubles, so 2 would do */
 
+/* What most routes do not have. */
+struct rare {
+    struct tr_route_extra *extra;
+    char reason[]; /* "" when there is none */
+};
+
 struct entry {
     struct entry *next;
     uint64_t hash, instance, since_ms;
     uint32_t generation;
     uint16_t port, agent_port;
     uint8_t state, family, protocol;
+    bool wake;
     union {
         struct in_addr v4;
         struct in6_addr v6;
         unsigned char bytes[16];
     } address;
     char label[TR_LABEL_LEN];
-    char *reason; /* NULL when empty */
+    struct rare *rare; /* NULL when there is nothing in it */
 };
 
 struct buckets {
@@ -74,9 +81,33 @@ int gw_table_new(struct gw_table **out)
     return 0;
 }
 
+/* Returns 0 or UV_ENOMEM. */
+static int new_rare(const struct tr_route *route, struct rare **out)
+{
+    size_t len = strlen(route->reason);
+
+    *out = NULL;
+    if (len == 0 && route->extra == NULL)
+        return 0;
+    *out = malloc(sizeof(**out) + len + 1);
+    if (*out == NULL)
+        return UV_ENOMEM;
+    (*out)->extra = tr_route_extra_ref(route->extra);
+    memcpy((*out)->reason, route->reason, len + 1);
+    return 0;
+}
+
+static void free_rare(struct rare *rare)
+{
+    if (rare == NULL)
+        return;
+    tr_route_extra_unref(rare->extra);
+    free(rare);
+}
+
 static void free_entry(struct entry *e)
 {
-    free(e->reason);
+    free_rare(e->rare);
     free(e);
 }
 
@@ -156,16 +187,20 @@ bool gw_table_get(struct gw_table *t, const char *label, struct gw_route *out)
     memcpy(out->label, e->label, TR_LABEL_LEN);
     out->label[TR_LABEL_LEN] = '\0';
     out->state = e->state;
-    out->port = e->port;
     out->protocol = e->protocol;
+    out->port = e->port;
     out->agent_port = e->agent_port;
+    out->wake = e->wake;
     out->family = e->family;
     memcpy(&out->address, &e->address, sizeof(out->address));
     out->instance = e->instance;
     out->since_ms = e->since_ms;
     out->reason[0] = '\0';
-    if (e->reason != NULL)
-        strncat(out->reason, e->reason, sizeof(out->reason) - 1);
+    out->extra = NULL;
+    if (e->rare != NULL) {
+        strncat(out->reason, e->rare->reason, sizeof(out->reason) - 1);
+        out->extra = tr_route_extra_ref(e->rare->extra);
+    }
     pthread_rwlock_unlock(&s->lock);
     return true;
 }
@@ -217,8 +252,20 @@ static void set_address(struct entry *e, const struct tr_route *route)
     else if (inet_pton(AF_INET6, route->address, &e->address.v6) == 1)
         e->family = AF_INET6;
     e->port = route->port;
-    e->protocol = route->protocol;
     e->agent_port = route->agent_port;
+    e->protocol = route->protocol;
+    e->wake = route->wake;
+}
+
+/* Was somebody let in under before who is not under after? */
+static bool revokes(const struct rare *before, const struct rare *after)
+{
+    const struct tr_route_extra *a = before != NULL ? before->extra : NULL;
+    const struct tr_route_extra *b = after != NULL ? after->extra : NULL;
+
+    if (b == NULL || !b->is_private)
+        return false;
+    return a == NULL || !a->is_private || memcmp(a->key, b->key, sizeof(a->key)) != 0;
 }
 
 int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t generation,
@@ -226,14 +273,13 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
 {
     uint64_t hash = hash_label(t, route->label);
     struct shard *s = shard_of(t, hash);
-    char *reason = route->reason[0] != '\0' ? strdup(route->reason) : NULL;
     struct entry *fresh = calloc(1, sizeof(*fresh)), *e, **link;
     struct entry before;
-    bool changed, is_new;
+    struct rare *rare;
+    bool changed, revoked, is_new;
 
-    if (fresh == NULL || (route->reason[0] != '\0' && reason == NULL)) {
+    if (fresh == NULL || new_rare(route, &rare) != 0) {
         free(fresh);
-        free(reason);
         return UV_ENOMEM;
     }
     pthread_rwlock_wrlock(&s->lock);
@@ -262,12 +308,15 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
               memcmp(before.address.bytes, e->address.bytes, sizeof(e->address.bytes)) != 0;
     if (changed)
         e->since_ms = now_ms;
-    e->reason = reason;
+    e->rare = rare;
     grow(s);
     pthread_rwlock_unlock(&s->lock);
-    free(before.reason);
+    revoked = revokes(before.rare, rare);
+    free_rare(before.rare);
     free(fresh);
-    return is_new ? GW_TABLE_NEW : changed ? GW_TABLE_CHANGED : GW_TABLE_SAME;
+    if (is_new)
+        return GW_TABLE_NEW;
+    return revoked ? GW_TABLE_REVOKED : changed ? GW_TABLE_CHANGED : GW_TABLE_SAME;
 }
 
 bool gw_table_remove(struct gw_table *t, const char *label)

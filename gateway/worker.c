@@ -37,9 +37,11 @@ static void deliver_all(struct gw_worker *w)
             struct gw_route route;
 
             memcpy(notices[n].label, s->label, TR_LABEL_LEN);
-            if (gw_table_get(w->gw->table, s->label, &route) && route.state != TR_SANDBOX_ASLEEP &&
-                route.state != TR_SANDBOX_FAILED)
-                notices[n].keep_instance = route.instance;
+            if (gw_table_get(w->gw->table, s->label, &route)) {
+                if (route.state != TR_SANDBOX_ASLEEP && route.state != TR_SANDBOX_FAILED)
+                    notices[n].keep_instance = route.instance;
+                tr_route_extra_unref(route.extra);
+            }
             n++;
         }
     }

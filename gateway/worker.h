@@ -11,6 +11,7 @@
 #include "gateway/pool.h"
 #include "gateway/runtime.h"
 #include "gateway/table.h"
+#include "gateway/wake.h"
 
 struct gw_access_log;
 struct gw_client;
@@ -25,7 +26,7 @@ struct gw_stats {
     _Atomic uint64_t accepted, tls_failed, requests, bad_requests, bytes_in, bytes_out;
     _Atomic uint64_t status[6]; /* 1xx .. 5xx; [0]: no response */
     _Atomic uint64_t upstream_connects, upstream_reuses, upstream_retries, upstream_failures;
-    _Atomic uint64_t tunnels, pages;
+    _Atomic uint64_t tunnels, pages, denied, woken;
     _Atomic int64_t connections, open_tunnels, exchanges;
 };
 
@@ -53,6 +54,7 @@ struct gw_gateway {
     struct gw_table *table;
     struct ssl_ctx_st *tls; /* NULL: no HTTPS */
     struct gw_access_log *log;
+    struct gw_wakes wakes;
     struct gw_worker *workers;
     unsigned n_workers;
     _Atomic unsigned n_connections; /* of all workers */

@@ -43,6 +43,41 @@ START_TEST(spellings)
 }
 END_TEST
 
+static int port_of(const char *value)
+{
+    struct gw_host host;
+
+    gw_host_parse((struct gw_str){value, strlen(value)}, "test", "preview.test", &host);
+    if (host.kind != GW_HOST_PREVIEW)
+        return -1;
+    ck_assert_str_eq(host.label, "ab12ab12ab12ab12");
+    return host.port;
+}
+
+START_TEST(ports)
+{
+    ck_assert_int_eq(port_of("ab12ab12ab12ab12.preview.test"), 0);
+    ck_assert_int_eq(port_of("3000-ab12ab12ab12ab12.preview.test"), 3000);
+    ck_assert_int_eq(port_of("1-AB12ab12ab12ab12.PREVIEW.test.:80"), 1);
+    ck_assert_int_eq(port_of("65535-ab12ab12ab12ab12.preview.test"), 65535);
+    ck_assert_int_eq(port_of("65536-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("99999-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("100000-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("0-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("03000-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("+80-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("80--ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("80-80-ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("80.ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("8080ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("80-ab12ab12ab12ab1.preview.test"), -1);
+    ck_assert_int_eq(port_of("x.ab12ab12ab12ab12.preview.test"), -1);
+    ck_assert_int_eq(port_of("80-ab12ab12ab12ab12.test"), -1);
+    ck_assert_int_eq(port_of("ab12ab12ab12ab12-80.preview.test"), -1);
+}
+END_TEST
+
 START_TEST(addresses)
 {
     struct sockaddr_storage sa;
@@ -170,6 +205,7 @@ int main(void)
     int n_failed;
 
     tcase_add_test(tc, spellings);
+    tcase_add_test(tc, ports);
     tcase_add_test(tc, addresses);
     tcase_add_test(tc, trusted_proxies);
     tcase_add_test(tc, options_that_disagree);
