@@ -31,6 +31,19 @@ void vmm_api_sandbox_start(struct vmm_request *req);
 void vmm_api_sandbox_stop(struct vmm_request *req);
 void vmm_api_sandbox_reset(struct vmm_request *req);
 
+/* api_preview.c */
+void vmm_api_routes_get(struct vmm_request *req);
+void vmm_api_routes_put(struct vmm_request *req);
+void vmm_api_ports_get(struct vmm_request *req);
+void vmm_api_ports_put(struct vmm_request *req);
+void vmm_api_access_get(struct vmm_request *req);
+void vmm_api_access_put(struct vmm_request *req);
+void vmm_api_access_revoke(struct vmm_request *req);
+void vmm_api_link_new(struct vmm_request *req);
+
+/* api_wake.c */
+void vmm_api_wake(struct vmm_request *req);
+
 /* api_events.c */
 void vmm_api_events(struct vmm_request *req);
 

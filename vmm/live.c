@@ -155,25 +155,32 @@ static bool usable(const struct vmm_live *live)
 }
 
 /* Returns 0 when cb will run. */
-static int run(struct vmm_live *live, const char *script, tr_redis_reply_cb cb, int n_keys,
-               const struct args *a)
+static int run_to(struct vmm_live *live, const char *script, tr_redis_reply_cb cb, void *arg,
+                  int n_keys, const struct args *a)
 {
     size_t len[ARGS_MAX];
     int r;
 
     for (size_t i = 0; i < a->n; i++)
         len[i] = strlen(a->v[i]);
-    r = tr_redis_script(live->redis, script, cb, live, n_keys, (int)a->n, (const char **)a->v, len);
+    r = tr_redis_script(live->redis, script, cb, arg, n_keys, (int)a->n, (const char **)a->v, len);
     if (r != 0 && r != UV_ENOTCONN) /* down: the write-back will do it */
         log_error("redis: a state change was not sent: %s", uv_strerror(r));
     return r;
+}
+
+static int run(struct vmm_live *live, const char *script, tr_redis_reply_cb cb, int n_keys,
+               const struct args *a)
+{
+    return run_to(live, script, cb, live, n_keys, a);
 }
 
 /* ---- what is written ---- */
 
 static char *encode_route(const struct vmm *vmm, const struct vmm_sandbox *sb)
 {
-    struct tr_route route = {.state = sb->state, .port = 8080, .instance = sb->instance};
+    struct tr_route route = {.state = sb->state, .instance = sb->instance};
+    char *text;
 
     memcpy(route.label, sb->label, sizeof(route.label));
     snprintf(route.address, sizeof(route.address), "%s", sb->address);
@@ -183,7 +190,11 @@ static char *encode_route(const struct vmm *vmm, const struct vmm_sandbox *sb)
     snprintf(route.reason, sizeof(route.reason), "%s", sb->reason);
     for (size_t len = strlen(route.reason); len > 0 && !vmm_utf8_valid(route.reason, len);)
         route.reason[--len] = '\0'; /* cut in the middle of a character */
-    return tr_route_encode(&route);
+    if (vmm_preview_route(&sb->preview, vmm->preview_master, &route) != 0)
+        return NULL;
+    text = tr_route_encode(&route);
+    tr_route_fini(&route);
+    return text;
 }
 
 /* The name of one owner's list. */
@@ -192,8 +203,8 @@ static void owner_list(char *out, size_t size, const char *list, const char *own
     snprintf(out, size, "%s:%s", list, owner);
 }
 
-static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, const char *event,
-                        tr_redis_reply_cb cb)
+static int send_sandbox_to(struct vmm_live *live, const struct vmm_sandbox *sb, const char *event,
+                           tr_redis_reply_cb cb, void *arg)
 {
     struct args a = {.n = 0};
     char key[64], created[VMM_TIME_SIZE], started[VMM_TIME_SIZE], list[128];
@@ -235,9 +246,15 @@ static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, con
     add(&a, "disk_mb"), add_int(&a, sb->disk_mb);
     add(&a, "created_at"), add(&a, created);
     add(&a, "started_at"), add(&a, started);
-    r = run(live, script_sandbox, cb, 8, &a);
+    r = run_to(live, script_sandbox, cb, arg, 8, &a);
     free(route);
     return r;
+}
+
+static int send_sandbox(struct vmm_live *live, const struct vmm_sandbox *sb, const char *event,
+                        tr_redis_reply_cb cb)
+{
+    return send_sandbox_to(live, sb, event, cb, live);
 }
 
 static int send_session(struct vmm_live *live, const struct vmm_session *session, const char *event,
@@ -657,6 +674,54 @@ void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb)
 
     if (usable(vmm->live))
         (void)send_sandbox(vmm->live, sb, event_text(vmm, ev), on_reply);
+}
+
+/* A change of a preview's settings whose answer somebody waits for. */
+struct setting {
+    struct vmm *vmm;
+    char label[VMM_ID_LEN + 1];
+    vmm_live_cb cb;
+    void *arg;
+};
+
+static void on_setting(struct redisReply *reply, void *arg)
+{
+    struct setting *s = arg;
+    struct vmm_sandbox *sb = vmm_sessions_by_label(&s->vmm->sessions, s->label);
+    bool refused = reply != NULL && reply->type == REDIS_REPLY_ERROR;
+
+    if (sb != NULL && reply != NULL && !refused)
+        sb->unsent = false;
+    /* Lost: it is as with Redis down, the write-back does it. */
+    s->cb(refused ? -EIO : 0, refused ? reply->str : "", s->arg);
+    free(s);
+}
+
+int vmm_live_preview(struct vmm *vmm, struct vmm_sandbox *sb, const char *event, vmm_live_cb cb,
+                     void *arg)
+{
+    const struct vmm_event *ev = NULL;
+    struct setting *s;
+    int r;
+
+    if (event != NULL)
+        ev = vmm_events_add(&vmm->events, event, sb->session->owner,
+                            json_pack("{ss, ss, ss, ss, sb}", "session", sb->session->id, "sandbox",
+                                      sb->name, "label", sb->label, "access",
+                                      sb->preview.is_private ? "private" : "public", "wake",
+                                      (int)sb->preview.wake));
+    sb->unsent = true;
+    if (!usable(vmm->live))
+        return UV_ENOTCONN;
+    s = calloc(1, sizeof(*s));
+    if (s == NULL)
+        return UV_ENOMEM;
+    *s = (struct setting){.vmm = vmm, .cb = cb, .arg = arg};
+    memcpy(s->label, sb->label, sizeof(s->label));
+    r = send_sandbox_to(vmm->live, sb, event_text(vmm, ev), on_setting, s);
+    if (r != 0)
+        free(s);
+    return r;
 }
 
 void vmm_live_session(struct vmm *vmm, const struct vmm_session *session, const char *event)

@@ -22,6 +22,13 @@ const char *vmm_live_url(const struct vmm_live *live);
 
 /* All of these work with vmm->live NULL, too (the event is made all the same). */
 void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb);
+/* Settings of its preview changed: write the route, with an event of that type unless NULL.
+ * Returns 0: cb runs once, after this returns, with 0 when Redis has it or went away meanwhile, else
+ * with why it refused. UV_ENOTCONN: Redis is away and gets it when it is back. Other < 0: it was not
+ * sent. In both cases cb does not run. */
+typedef void (*vmm_live_cb)(int status, const char *why, void *arg);
+TR_MUST_CHECK int vmm_live_preview(struct vmm *vmm, struct vmm_sandbox *sb, const char *event,
+                                   vmm_live_cb cb, void *arg);
 void vmm_live_session(struct vmm *vmm, const struct vmm_session *session, const char *event);
 void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session);
 /* An API key was made, or deleted. */

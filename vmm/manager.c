@@ -23,6 +23,7 @@
 #include "vmm/live.h"
 #include "vmm/machine.h"
 #include "vmm/node.h"
+#include "vmm/preview_key.h"
 #include "vmm/server.h"
 
 #define PROBE_TIMEOUT_MS 10000
@@ -199,6 +200,9 @@ static int open_records(struct manager *m, struct err *err)
     r = vmm_auth_open(dir, &m->vmm.auth, err);
     if (r != 0)
         return r;
+    r = vmm_preview_master_open(o->state_dir, m->vmm.preview_master, err);
+    if (r != 0)
+        return r;
     m->vmm.sessions.ops = &vmm_machine_ops;
     m->vmm.sessions.ops_arg = &m->vmm;
     m->vmm.sessions.vcpus = o->vcpus;
@@ -353,6 +357,7 @@ int vmm_manager_run(const struct tr_config *config)
     vmm_sessions_close(&m->vmm.sessions);
     vmm_events_fini(&m->vmm.events);
     vmm_auth_free(m->vmm.auth);
+    explicit_bzero(m->vmm.preview_master, sizeof(m->vmm.preview_master));
     if (m->run_lock >= 0)
         close(m->run_lock);
     if (m->state_lock >= 0)

@@ -132,19 +132,18 @@ void vmm_reply_json(struct vmm_request *req, int status, json_t *body)
     free(text);
 }
 
-void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...)
+TR_PRINTF(4, 0)
+static void reply_fault(struct vmm_request *req, int status, const char *code, const char *fmt,
+                        va_list ap)
 {
     char message[512], *text;
     json_t *body;
-    va_list ap;
 
-    va_start(ap, fmt);
     vsnprintf(message, sizeof(message), fmt, ap);
-    va_end(ap);
     /* A message may quote what came from outside and be cut in the middle of a character. */
     for (size_t len = strlen(message); len > 0 && !vmm_utf8_valid(message, len);)
         message[--len] = '\0';
-    body = json_pack("{ss, ss}", "code", vmm_error_code(status), "message", message);
+    body = json_pack("{ss, ss}", "code", code, "message", message);
     text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
     json_decref(body);
     if (text == NULL) {
@@ -155,6 +154,24 @@ void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...)
     }
     respond(req, status, "application/json", text, strlen(text));
     free(text);
+}
+
+void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    reply_fault(req, status, vmm_error_code(status), fmt, ap);
+    va_end(ap);
+}
+
+void vmm_reply_fault(struct vmm_request *req, int status, const char *code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    reply_fault(req, status, code, fmt, ap);
+    va_end(ap);
 }
 
 void vmm_reply_err(struct vmm_request *req, const struct err *err)

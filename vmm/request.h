@@ -41,6 +41,7 @@ struct vmm_request {
     char *raw;                   /* and its bytes */
     size_t raw_len, raw_size;
     char allow[64];       /* 405: the methods that this path has */
+    bool from_gateway;    /* the gateway asks for itself, not for a client; set before routing */
     bool has_body;        /* the head said that a body follows */
     bool ended;           /* the body is complete */
     bool answered;        /* a final head was sent */
@@ -64,6 +65,9 @@ void vmm_reply_bytes(struct vmm_request *req, int status, const char *type, cons
                      size_t len);
 /* {"code","message"}; code is derived from the status. */
 void vmm_reply_error(struct vmm_request *req, int status, const char *fmt, ...) TR_PRINTF(3, 4);
+/* The same with a code of its own. */
+void vmm_reply_fault(struct vmm_request *req, int status, const char *code, const char *fmt, ...)
+    TR_PRINTF(4, 5);
 /* Drop body bytes that nobody wants. A client that is still sending is let finish, within bounds:
  * some take a stream that ends under their hands for a failure and never look at the answer. */
 void vmm_request_drop(struct vmm_request *req, size_t len);

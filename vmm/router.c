@@ -25,6 +25,32 @@ static const struct vmm_member reset_members[] = {
     {"confirm", JSON_TRUE, true},
     {0},
 };
+static const struct vmm_member routes_members[] = {
+    {"port", JSON_INTEGER, false},
+    {"protocol", JSON_STRING, false},
+    {"rules", JSON_ARRAY, false},
+    {0},
+};
+static const struct vmm_member ports_members[] = {
+    {"ports", JSON_ARRAY, true},
+    {0},
+};
+static const struct vmm_member access_members[] = {
+    {"mode", JSON_STRING, true}, /* whoever leaves it out does not mean to open the preview */
+    {"wake", JSON_TRUE, false},
+    {"embed", JSON_TRUE, false},
+    {0},
+};
+static const struct vmm_member link_members[] = {
+    {"port", JSON_INTEGER, false},
+    {"expires_s", JSON_INTEGER, false},
+    {"path", JSON_STRING, false},
+    {0},
+};
+static const struct vmm_member wake_members[] = {
+    {"label", JSON_STRING, true},
+    {0},
+};
 static const struct vmm_member run_members[] = {
     {"command", JSON_STRING, true}, {"wait_ms", JSON_INTEGER, false}, {"rows", JSON_INTEGER, false},
     {"cols", JSON_INTEGER, false},  {"env", JSON_OBJECT, false},      {0},
@@ -56,6 +82,7 @@ static const struct vmm_member signal_members[] = {
 #define GONE       .asleep = VMM_ASLEEP_204
 #define USE        .activity = true
 #define PATH       .needs_query = "path"
+#define GATEWAY    .gateway_only = true
 
 /* clang-format off */
 const struct vmm_endpoint vmm_endpoints[] = {
@@ -78,6 +105,17 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("POST",   N "/start",                SESSION, NONE,   sandbox_start),
     AT("POST",   N "/stop",                 SESSION, NONE,   sandbox_stop),
     AT("POST",   N "/reset",                SESSION, JSON,   sandbox_reset, MEMBERS(reset)),
+
+    AT("GET",    N "/routes",               READ,    NONE,   routes_get),
+    AT("PUT",    N "/routes",               SESSION, JSON,   routes_put, MEMBERS(routes)),
+    AT("GET",    N "/ports",                READ,    NONE,   ports_get),
+    AT("PUT",    N "/ports",                SESSION, JSON,   ports_put, MEMBERS(ports)),
+    AT("GET",    N "/access",               READ,    NONE,   access_get),
+    AT("PUT",    N "/access",               SESSION, JSON,   access_put, MEMBERS(access)),
+    AT("POST",   N "/access/revoke",        SESSION, NONE,   access_revoke),
+    AT("POST",   N "/links",                SESSION, JSON,   link_new, MEMBERS(link)),
+
+    AT("POST",   "/v1/edge/wake",           NONE,    JSON,   wake, MEMBERS(wake), GATEWAY),
 
     /* Answered by the agent. */
     AT("GET",    N "/windows",              READ,    NONE,   forward, EMPTY("{\"windows\":[]}")),
@@ -130,6 +168,8 @@ int vmm_route(struct vmm_request *req, const char *method)
     for (size_t i = 0; i < vmm_n_endpoints && found == NULL; i++) {
         const struct vmm_endpoint *e = &vmm_endpoints[i];
 
+        if (e->gateway_only && !req->from_gateway)
+            continue;
         if (!fits(e->path, req->path, raw, len, &n))
             continue;
         if (strcmp(e->method, method) == 0)

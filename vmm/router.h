@@ -37,6 +37,7 @@ struct vmm_endpoint {
     const char *empty;                /* VMM_ASLEEP_EMPTY: the answer */
     bool activity;                    /* it counts for the idle rule */
     const char *needs_query;          /* a query member that must be there, or NULL */
+    bool gateway_only;                /* for everybody else it does not exist; not described */
 };
 
 extern const struct vmm_endpoint vmm_endpoints[];

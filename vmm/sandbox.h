@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "transom/state.h"
+#include "vmm/preview.h"
 #include "vmm/text.h"
 
 #define VMM_SANDBOX_NAME_MAX 32
@@ -50,6 +51,7 @@ struct vmm_sandbox {
     uint64_t instance; /* of the present or last machine; 0: none yet */
     int64_t vcpus, memory_mb, disk_mb;
     int64_t created_ms;
+    struct vmm_preview preview;
 
     /* Life. Only sandbox.c changes state. */
     enum tr_sandbox_state state;
@@ -62,6 +64,9 @@ struct vmm_sandbox {
     uint64_t deadline_ms;         /* when that is over, by the ticks' clock; 0: not known yet */
     int64_t start_timeout_ms;
     struct vmm_waiter *waiters;
+
+    uint64_t woken_ms; /* when a request last asked for it, by the loop's clock; 0: never */
+    bool unsent;       /* Redis may not know the preview's settings */
 
     /* Owned by machine.c; NULL when there is no machine. */
     struct vmm_machine *machine;

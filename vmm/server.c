@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "transom/daemon.h"
 #include "transom/h2_uv.h"
 #include "transom/log.h"
 #include "vmm/router.h"
@@ -34,13 +35,15 @@ struct connection {
     struct vmm_server *server;
     struct listener *listener;
     struct tr_h2_conn *conn;
-    bool is_local; /* the peer is root or our own user, on the admin socket */
+    bool is_local;   /* the peer is root or our own user, on the admin socket */
+    bool is_gateway; /* the peer is the gateway's user, root or our own, on the edge socket */
     struct connection *prev, *next;
 };
 
 struct vmm_server {
     struct vmm *vmm;
     struct listener admin, edge;
+    uid_t gateway_uid;
     uv_timer_t sweep; /* once a second: deadlines */
     struct connection *connections;
     struct vmm_request *requests;
@@ -251,9 +254,13 @@ static void begin(struct vmm_request *req, const struct connection *c)
 {
     const char *length = tr_h2_head_get(req->head, "content-length");
     const struct vmm_endpoint *e;
-    int found = vmm_route(req, req->head->method);
+    int found;
     char *query;
 
+    /* What the gateway passes on says for whom; such a request has no rights of the gateway's. */
+    req->from_gateway = c->is_gateway && tr_h2_head_get(req->head, "x-forwarded-for") == NULL &&
+                        tr_h2_head_get(req->head, "authorization") == NULL;
+    found = vmm_route(req, req->head->method);
     if (identify(req, c) != 0)
         return;
     if (found == 404)
@@ -367,15 +374,18 @@ static void on_refused(uv_handle_t *handle)
     free(handle);
 }
 
-static bool is_our_peer(uv_pipe_t *pipe)
+/* False: not known. */
+static bool peer_uid(uv_pipe_t *pipe, uid_t *uid)
 {
     struct ucred peer;
     socklen_t len = sizeof(peer);
     uv_os_fd_t fd;
 
-    return uv_fileno((uv_handle_t *)pipe, &fd) == 0 &&
-           getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-           (peer.uid == 0 || peer.uid == getuid());
+    if (uv_fileno((uv_handle_t *)pipe, &fd) != 0 ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
+        return false;
+    *uid = peer.uid;
+    return true;
 }
 
 static int accept_one(struct listener *l, uv_pipe_t *pipe, struct connection **out)
@@ -386,6 +396,8 @@ static int accept_one(struct listener *l, uv_pipe_t *pipe, struct connection **o
                                           .reset_rate = VMM_RESET_RATE,
                                           .stream_window = VMM_STREAM_WINDOW};
     struct connection *c;
+    uid_t uid = 0;
+    bool is_known, is_ours;
     int r = uv_accept((uv_stream_t *)&l->pipe, (uv_stream_t *)pipe);
 
     if (r != 0)
@@ -397,7 +409,10 @@ static int accept_one(struct listener *l, uv_pipe_t *pipe, struct connection **o
         return UV_ENOMEM;
     c->server = l->server;
     c->listener = l;
-    c->is_local = l->trusted && is_our_peer(pipe);
+    is_known = peer_uid(pipe, &uid);
+    is_ours = is_known && (uid == 0 || uid == getuid());
+    c->is_local = l->trusted && is_ours;
+    c->is_gateway = !l->trusted && (is_ours || (is_known && uid == l->server->gateway_uid));
     r = tr_h2_conn_open((uv_stream_t *)pipe, true, &options, PING_MS, &cbs, c, &c->conn);
     if (r != 0) {
         free(c);
@@ -519,11 +534,18 @@ static void maybe_closed(struct vmm_server *server)
 int vmm_server_open(struct vmm *vmm, struct vmm_server **out, struct err *err)
 {
     struct vmm_server *server = calloc(1, sizeof(*server));
+    const char *name;
+    gid_t gid;
     int r;
 
     if (server == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     server->vmm = vmm;
+    r = tr_daemon_gateway_user(vmm->options->gateway_user, &server->gateway_uid, &gid, &name, err);
+    if (r != 0) {
+        free(server);
+        return r;
+    }
     if (uv_timer_init(vmm->loop, &server->sweep) != 0)
         abort(); /* cannot fail on Unix */
     server->sweep.data = server;

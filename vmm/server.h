@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The two sockets of the API, HTTP/2 with prior knowledge:
  *   admin.sock (0600): peers that are root or our own user act as admin of owner "local"
- *   edge.sock  (0666): every request needs a key */
+ *   edge.sock  (0666): every request needs a key, but the gateway's own (see api_wake.c) */
 #ifndef VMM_SERVER_H
 #define VMM_SERVER_H
 

@@ -24,6 +24,7 @@ static void free_session(struct vmm_session *session)
     for (struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = next) {
         next = sb->next;
         vmm_sandbox_fini(sb);
+        vmm_preview_fini(&sb->preview);
         free(sb);
     }
     free(session);
@@ -51,10 +52,11 @@ int vmm_sandbox_save(struct vmm_sessions *s, const struct vmm_sandbox *sb, struc
     json_t *record;
     int r;
 
-    record = json_pack("{si, ss, ss, sI, sI, sI, sI, sI}", "v", 1, "name", sb->name, "label",
+    record = json_pack("{si, ss, ss, sI, sI, sI, sI, sI, so}", "v", 1, "name", sb->name, "label",
                        sb->label, "instance", (json_int_t)sb->instance, "vcpus",
                        (json_int_t)sb->vcpus, "memory_mb", (json_int_t)sb->memory_mb, "disk_mb",
-                       (json_int_t)sb->disk_mb, "created_ms", (json_int_t)sb->created_ms);
+                       (json_int_t)sb->disk_mb, "created_ms", (json_int_t)sb->created_ms, "preview",
+                       vmm_preview_record(&sb->preview));
     if (record == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     snprintf(dir, sizeof(dir), "%s/%s/sandboxes", s->dir, sb->session->id);
@@ -157,6 +159,8 @@ static int parse_sandbox(const json_t *record, struct vmm_sandbox *sb, struct er
         r = get_int(record, "disk_mb", 0, 1 << 28, &sb->disk_mb, err);
     if (r == 0)
         r = get_int(record, "created_ms", 0, INT64_MAX, &sb->created_ms, err);
+    if (r == 0)
+        r = vmm_preview_parse(&sb->preview, json_object_get(record, "preview"), err);
     sb->instance = (uint64_t)instance;
     return r;
 }
@@ -367,6 +371,7 @@ int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
     sb->vcpus = s->vcpus;
     sb->memory_mb = s->memory_mb;
     sb->disk_mb = s->disk_mb;
+    vmm_preview_init(&sb->preview);
     add_sandbox(s, session, sb);
 
     /* The session's own record comes last: without it the folder counts for nothing. */

@@ -14,16 +14,25 @@ struct vmm_node;
 struct vmm_machines;
 struct vmm_server;
 
+/* How many starts visitors may still cause, see api_wake.c. */
+struct vmm_wakes {
+    bool used;       /* once; else the rest counts for nothing */
+    uint64_t at_ms;  /* when budget was right, by the loop's clock */
+    uint64_t budget; /* thousandths of a start */
+};
+
 struct vmm {
     uv_loop_t *loop;
     const struct vmm_options *options;
     const struct vmm_node *node;
     struct vmm_auth *auth;
     struct vmm_sessions sessions;
+    uint8_t preview_master[TR_ROUTE_KEY_SIZE]; /* see preview_key.h */
     struct vmm_events events;
     struct vmm_live *live;         /* NULL in tests without Redis */
     struct vmm_machines *machines; /* NULL in tests without machines */
     struct vmm_server *server;
+    struct vmm_wakes wakes;
     bool ending; /* a graceful end has begun: nothing new is started */
 };
 

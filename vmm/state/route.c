@@ -4,10 +4,10 @@
 #include "transom/route.h"
 
 #include <arpa/inet.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
+#include "vmm/state/route_json.h"
 
 static const char *const state_names[] = {
     [TR_SANDBOX_ASLEEP] = "asleep",   [TR_SANDBOX_STARTING] = "starting",
@@ -43,46 +43,6 @@ bool tr_label_valid(const char *s, size_t len)
     return true;
 }
 
-/* Copy a text member into a fixed field. Absent counts as "". Control characters are refused: the
- * text goes into logs and pages. */
-static int get_text(const json_t *o, const char *key, char *out, size_t cap, struct err *err)
-{
-    const json_t *v = json_object_get(o, key);
-    const char *s;
-    size_t len;
-
-    out[0] = '\0';
-    if (v == NULL)
-        return 0;
-    if (!json_is_string(v))
-        return tr_err_set(err, UV_EINVAL, "%s: not a string", key);
-    s = json_string_value(v);
-    len = json_string_length(v);
-    if (len >= cap)
-        return tr_err_set(err, UV_EINVAL, "%s: longer than %zu bytes", key, cap - 1);
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f)
-            return tr_err_set(err, UV_EINVAL, "%s: control character", key);
-    }
-    memcpy(out, s, len + 1);
-    return 0;
-}
-
-static int get_number(const json_t *o, const char *key, json_int_t min, json_int_t max,
-                      json_int_t *out, struct err *err)
-{
-    const json_t *v = json_object_get(o, key);
-
-    if (v == NULL)
-        return tr_err_set(err, UV_EINVAL, "%s: missing", key);
-    if (!json_is_integer(v))
-        return tr_err_set(err, UV_EINVAL, "%s: not an integer", key);
-    *out = json_integer_value(v);
-    if (*out < min || *out > max)
-        return tr_err_set(err, UV_EINVAL, "%s: out of range", key);
-    return 0;
-}
-
 static bool address_valid(const char *s)
 {
     struct in6_addr addr; /* room for either kind */
@@ -96,30 +56,30 @@ static int parse_place(const json_t *o, struct tr_route *r, struct err *err)
     char state[16];
     int e;
 
-    if ((e = get_number(o, "v", 1, INT32_MAX, &v, err)) != 0)
+    if ((e = tr_member_number(o, "v", 1, INT32_MAX, &v, err)) != 0)
         return e;
     if (v != 1)
         return tr_err_set(err, UV_EINVAL, "v: version %lld is not known", (long long)v);
-    if ((e = get_text(o, "state", state, sizeof(state), err)) != 0)
+    if ((e = tr_member_text(o, "state", state, sizeof(state), err)) != 0)
         return e;
     if (tr_sandbox_state_parse(state, &r->state) != 0)
         return tr_err_set(err, UV_EINVAL, "state: \"%s\" is not known", state);
-    if ((e = get_text(o, "address", r->address, sizeof(r->address), err)) != 0 ||
-        (e = get_number(o, "instance", 0, INT64_MAX, &instance, err)) != 0 ||
-        (e = get_text(o, "node", r->node, sizeof(r->node), err)) != 0 ||
-        (e = get_text(o, "session", r->session, sizeof(r->session), err)) != 0 ||
-        (e = get_text(o, "owner", r->owner, sizeof(r->owner), err)) != 0 ||
-        (e = get_text(o, "reason", r->reason, sizeof(r->reason), err)) != 0)
+    if ((e = tr_member_text(o, "address", r->address, sizeof(r->address), err)) != 0 ||
+        (e = tr_member_number(o, "instance", 0, INT64_MAX, &instance, err)) != 0 ||
+        (e = tr_member_text(o, "node", r->node, sizeof(r->node), err)) != 0 ||
+        (e = tr_member_text(o, "session", r->session, sizeof(r->session), err)) != 0 ||
+        (e = tr_member_text(o, "owner", r->owner, sizeof(r->owner), err)) != 0 ||
+        (e = tr_member_text(o, "reason", r->reason, sizeof(r->reason), err)) != 0)
         return e;
     if (r->address[0] != '\0' && !address_valid(r->address))
         return tr_err_set(err, UV_EINVAL, "address: not numeric");
     if (r->state == TR_SANDBOX_RUNNING) {
         if (r->address[0] == '\0')
             return tr_err_set(err, UV_EINVAL, "address: missing while running");
-        if ((e = get_number(o, "port", 1, UINT16_MAX, &port, err)) != 0)
+        if ((e = tr_member_number(o, "port", 1, UINT16_MAX, &port, err)) != 0)
             return e;
     } else if (json_object_get(o, "port") != NULL &&
-               (e = get_number(o, "port", 0, UINT16_MAX, &port, err)) != 0) {
+               (e = tr_member_number(o, "port", 0, UINT16_MAX, &port, err)) != 0) {
         return e;
     }
     if (r->session[0] != '\0' && !tr_label_valid(r->session, strlen(r->session)))
@@ -127,79 +87,6 @@ static int parse_place(const json_t *o, struct tr_route *r, struct err *err)
     r->port = (uint16_t)port;
     r->instance = (uint64_t)instance;
     return 0;
-}
-
-/* Absent counts as false. */
-static int get_flag(const json_t *o, const char *key, bool *out, struct err *err)
-{
-    const json_t *v = json_object_get(o, key);
-
-    if (v != NULL && !json_is_boolean(v))
-        return tr_err_set(err, UV_EINVAL, "%s: neither true nor false", key);
-    *out = json_is_true(v);
-    return 0;
-}
-
-/* Absent counts as http1. */
-static int get_protocol(const json_t *o, uint8_t *out, struct err *err)
-{
-    enum tr_protocol protocol = TR_PROTOCOL_HTTP1;
-    char name[16];
-    int e = get_text(o, "protocol", name, sizeof(name), err);
-
-    if (e == 0 && name[0] != '\0' && tr_protocol_parse(name, &protocol) != 0)
-        e = tr_err_set(err, UV_EINVAL, "protocol: \"%s\" is not known", name);
-    *out = (uint8_t)protocol;
-    return e;
-}
-
-/* An array of at most max objects; absent counts as empty. */
-static int get_objects(const json_t *o, const char *key, size_t max, const json_t **array,
-                       size_t *n, struct err *err)
-{
-    *array = json_object_get(o, key);
-    *n = 0;
-    if (*array == NULL)
-        return 0;
-    if (!json_is_array(*array))
-        return tr_err_set(err, UV_EINVAL, "%s: not an array", key);
-    *n = json_array_size(*array);
-    if (*n > max)
-        return tr_err_set(err, UV_EINVAL, "%s: more than %zu", key, max);
-    for (size_t i = 0; i < *n; i++) {
-        if (!json_is_object(json_array_get(*array, i)))
-            return tr_err_set(err, UV_EINVAL, "%s[%zu]: not an object", key, i);
-    }
-    return 0;
-}
-
-/* prefix points into o. */
-static int parse_rule(const json_t *o, struct tr_route_rule *rule, struct err *err)
-{
-    const json_t *prefix = json_object_get(o, "prefix");
-    json_int_t port = 0;
-    int e;
-
-    if (!json_is_string(prefix) || json_string_length(prefix) > TR_ROUTE_PREFIX_MAX)
-        return tr_err_set(err, UV_EINVAL, "prefix: not a string of at most %d bytes",
-                          TR_ROUTE_PREFIX_MAX);
-    if ((e = get_number(o, "port", 1, UINT16_MAX, &port, err)) != 0 ||
-        (e = get_protocol(o, &rule->protocol, err)) != 0 ||
-        (e = get_flag(o, "strip", &rule->strip, err)) != 0)
-        return e;
-    rule->prefix = json_string_value(prefix);
-    rule->prefix_len = (uint16_t)json_string_length(prefix);
-    rule->port = (uint16_t)port;
-    return 0;
-}
-
-static int parse_port(const json_t *o, struct tr_route_port *port, struct err *err)
-{
-    json_int_t number = 0;
-    int e = get_number(o, "port", 1, UINT16_MAX, &number, err);
-
-    port->port = (uint16_t)number;
-    return e != 0 ? e : get_protocol(o, &port->protocol, err);
 }
 
 static int hex_value(char c)
@@ -212,7 +99,7 @@ static int hex_value(char c)
 static int parse_key(const json_t *access, uint8_t key[TR_ROUTE_KEY_SIZE], struct err *err)
 {
     char hex[2 * TR_ROUTE_KEY_SIZE + 1];
-    int e = get_text(access, "key", hex, sizeof(hex), err);
+    int e = tr_member_text(access, "key", hex, sizeof(hex), err);
     bool bad = strlen(hex) != 2 * TR_ROUTE_KEY_SIZE;
 
     for (int i = 0; e == 0 && !bad && i < TR_ROUTE_KEY_SIZE; i++) {
@@ -241,46 +128,26 @@ static int parse_access(const json_t *o, bool *is_private, uint8_t key[TR_ROUTE_
         return 0;
     if (!json_is_object(access))
         return tr_err_set(err, UV_EINVAL, "access: not an object");
-    if ((e = get_text(access, "mode", mode, sizeof(mode), err)) != 0)
+    if ((e = tr_member_text(access, "mode", mode, sizeof(mode), err)) != 0)
         return e;
     if (strcmp(mode, "public") == 0)
         return 0;
     if (strcmp(mode, "private") != 0)
         return tr_err_set(err, UV_EINVAL, "access.mode: \"%s\" is not known", mode);
     *is_private = true;
-    if ((e = get_flag(access, "embed", embed, err)) != 0)
+    if ((e = tr_member_flag(access, "embed", embed, err)) != 0)
         return e;
     return parse_key(access, key, err);
 }
 
 static int parse_extra(const json_t *o, struct tr_route_extra **out, struct err *err)
 {
-    struct tr_route_rule rules[TR_ROUTE_RULES_MAX];
-    struct tr_route_port ports[TR_ROUTE_PORTS_MAX];
     uint8_t key[TR_ROUTE_KEY_SIZE];
-    const json_t *rule_array, *port_array;
-    size_t n_rules, n_ports;
     bool is_private, embed;
-    int e;
+    int e = parse_access(o, &is_private, key, &embed, err);
 
-    if ((e = get_objects(o, "rules", TR_ROUTE_RULES_MAX, &rule_array, &n_rules, err)) != 0 ||
-        (e = get_objects(o, "ports", TR_ROUTE_PORTS_MAX, &port_array, &n_ports, err)) != 0)
-        return e;
-    for (size_t i = 0; i < n_rules; i++) {
-        if ((e = parse_rule(json_array_get(rule_array, i), &rules[i], err)) != 0) {
-            (void)tr_err_wrap(err, "rules[%zu]", i);
-            return e;
-        }
-    }
-    for (size_t i = 0; i < n_ports; i++) {
-        if ((e = parse_port(json_array_get(port_array, i), &ports[i], err)) != 0) {
-            (void)tr_err_wrap(err, "ports[%zu]", i);
-            return e;
-        }
-    }
-    if ((e = parse_access(o, &is_private, key, &embed, err)) == 0)
-        e = tr_route_extra_new(rules, n_rules, ports, n_ports, is_private ? key : NULL, embed, out,
-                               err);
+    if (e == 0)
+        e = tr_route_places_parse(o, is_private ? key : NULL, embed, out, err);
     explicit_bzero(key, sizeof(key));
     return e;
 }
@@ -290,11 +157,11 @@ static int parse_members(const json_t *o, struct tr_route *r, struct err *err)
     json_int_t agent_port = 0;
     int e;
 
-    if ((e = parse_place(o, r, err)) != 0 || (e = get_protocol(o, &r->protocol, err)) != 0 ||
-        (e = get_flag(o, "wake", &r->wake, err)) != 0)
+    if ((e = parse_place(o, r, err)) != 0 || (e = tr_member_protocol(o, &r->protocol, err)) != 0 ||
+        (e = tr_member_flag(o, "wake", &r->wake, err)) != 0)
         return e;
     if (json_object_get(o, "agent_port") != NULL &&
-        (e = get_number(o, "agent_port", 0, UINT16_MAX, &agent_port, err)) != 0)
+        (e = tr_member_number(o, "agent_port", 0, UINT16_MAX, &agent_port, err)) != 0)
         return e;
     r->agent_port = (uint16_t)agent_port;
     return parse_extra(o, &r->extra, err);
@@ -337,39 +204,6 @@ void tr_route_fini(struct tr_route *route)
 
 /* ---- encoding ---- */
 
-static json_t *encode_rules(const struct tr_route_extra *x)
-{
-    json_t *array = json_array();
-
-    for (size_t i = 0; array != NULL && i < x->n_rules; i++) {
-        const struct tr_route_rule *rule = &x->rules[i];
-
-        if (json_array_append_new(array,
-                                  json_pack("{s:s, s:i, s:b, s:s}", "prefix", rule->prefix, "port",
-                                            (int)rule->port, "strip", (int)rule->strip, "protocol",
-                                            tr_protocol_name(rule->protocol))) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
-}
-
-static json_t *encode_ports(const struct tr_route_extra *x)
-{
-    json_t *array = json_array();
-
-    for (size_t i = 0; array != NULL && i < x->n_ports; i++) {
-        if (json_array_append_new(array,
-                                  json_pack("{s:i, s:s}", "port", (int)x->ports[i].port, "protocol",
-                                            tr_protocol_name(x->ports[i].protocol))) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
-    return array;
-}
-
 static json_t *encode_access(const struct tr_route_extra *x)
 {
     char hex[2 * TR_ROUTE_KEY_SIZE + 1];
@@ -400,8 +234,8 @@ static bool encode_optional(json_t *o, const struct tr_route *r)
         return false;
     if (x == NULL)
         return true;
-    return (x->n_rules == 0 || json_object_set_new(o, "rules", encode_rules(x)) == 0) &&
-           (x->n_ports == 0 || json_object_set_new(o, "ports", encode_ports(x)) == 0) &&
+    return (x->n_rules == 0 || json_object_set_new(o, "rules", tr_route_rules_json(x)) == 0) &&
+           (x->n_ports == 0 || json_object_set_new(o, "ports", tr_route_ports_json(x)) == 0) &&
            (!x->is_private || json_object_set_new(o, "access", encode_access(x)) == 0);
 }
 
