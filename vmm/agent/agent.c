@@ -13,6 +13,7 @@
 #include "vmm/agent/port.h"
 #include "vmm/agent/reaper.h"
 #include "vmm/agent/server.h"
+#include "vmm/agent/splice.h"
 #include "vmm/agent/systemd.h"
 #include "vmm/agent/window.h"
 
@@ -66,6 +67,8 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     if (r == 0)
         r = agent_ports_new(a, &a->ports);
     if (r == 0)
+        r = agent_splices_new(a, &a->splices);
+    if (r == 0)
         r = agent_systemd_new(a, &a->systemd);
     if (r != 0)
         return tr_err_set(err, r, "starting: %s", uv_strerror(r));
@@ -88,6 +91,8 @@ void agent_stop(struct agent *a)
         agent_systemd_stop(a->systemd);
     if (a->ports != NULL)
         agent_ports_stop(a->ports);
+    if (a->splices != NULL)
+        agent_splices_stop(a->splices);
     if (a->groups != NULL) {
         agent_groups_kill(a->groups); /* what finished commands left behind, too */
         agent_groups_close(a->groups);
@@ -108,6 +113,8 @@ void agent_free(struct agent *a)
         agent_systemd_free(a->systemd);
     if (a->ports != NULL)
         agent_ports_free(a->ports);
+    if (a->splices != NULL)
+        agent_splices_free(a->splices);
     if (a->events != NULL)
         agent_events_free(a->events);
     if (a->groups != NULL)

@@ -48,6 +48,7 @@ struct agent {
     struct agent_execs *execs;
     struct agent_windows *windows;
     struct agent_ports *ports;
+    struct agent_splices *splices;
     struct agent_systemd *systemd;
     struct agent_server *server;
 };

@@ -22,6 +22,7 @@
 #include "vmm/agent/event.h"
 #include "vmm/agent/net.h"
 #include "vmm/agent/port.h"
+#include "vmm/agent/splice.h"
 #include "vmm/agent/systemd.h"
 #include "vmm/agent/window.h"
 
@@ -36,7 +37,8 @@ struct hello {
     int64_t window_idle_ms, shell_back_ms;
     uint8_t *entropy;
     size_t entropy_len;
-    bool has_net;
+    bool has_net, has_edge;
+    struct in_addr edge; /* who alone may use the port for apps on loopback */
     struct agent_net net;
     char dns[MAX_DNS][INET6_ADDRSTRLEN];
     size_t n_dns;
@@ -78,7 +80,7 @@ static bool parse_address(struct agent_request *req, const char *what, const cha
 
 static bool parse_net(struct agent_request *req, json_t *net, struct hello *h)
 {
-    const char *address = NULL, *gateway = NULL;
+    const char *address = NULL, *gateway = NULL, *edge = NULL;
     json_t *dns = json_object_get(net, "dns"), *server;
     struct in6_addr any;
     int64_t mtu = 1500;
@@ -92,11 +94,14 @@ static bool parse_net(struct agent_request *req, json_t *net, struct hello *h)
     }
     if (!agent_json_string(req, net, "address", &address) ||
         !agent_json_string(req, net, "gateway", &gateway) ||
+        !agent_json_string(req, net, "edge", &edge) ||
         !agent_json_int(req, net, "mtu", 576, 65535, &mtu) ||
         !parse_address(req, "net.address", address, &h->net.address) ||
-        !parse_address(req, "net.gateway", gateway, &h->net.gateway))
+        !parse_address(req, "net.gateway", gateway, &h->net.gateway) ||
+        (edge != NULL && !parse_address(req, "net.edge", edge, &h->edge)))
         return false;
     h->net.mtu = (uint32_t)mtu;
+    h->has_edge = edge != NULL;
     json_array_foreach(dns, i, server)
     {
         const char *text = json_string_value(server);
@@ -330,7 +335,7 @@ static int keep(struct agent *a, const struct hello *h, json_t *body)
     return 0;
 }
 
-static json_t *describe(void)
+static json_t *describe(const struct agent *a)
 {
     char boot_id[64] = "";
     struct utsname uts;
@@ -344,10 +349,11 @@ static json_t *describe(void)
     boot_id[strcspn(boot_id, "\n")] = '\0';
     if (uname(&uts) != 0)
         snprintf(uts.release, sizeof(uts.release), "unknown");
-    return json_pack("{s:i,s:s,s:s,s:s,s:I,s:s}", "api", AGENT_API, "version", TRANSOM_VERSION,
+    return json_pack("{s:i,s:s,s:s,s:s,s:I,s:s,s:i}", "api", AGENT_API, "version", TRANSOM_VERSION,
                      "boot_id", boot_id, "kernel", uts.release, "uptime_ms",
                      (json_int_t)agent_uptime_ms(), "init",
-                     agent_systemd_is_init() ? "systemd" : "initrd");
+                     agent_systemd_is_init() ? "systemd" : "initrd", "loopback_port",
+                     (int)agent_splices_port(a->splices));
 }
 
 void agent_hello_handle(struct agent_request *req)
@@ -368,11 +374,13 @@ void agent_hello_handle(struct agent_request *req)
             r = keep(a, &h, body);
         if (r == 0) {
             a->greeted = true;
+            if (h.has_edge)
+                (void)agent_splices_listen(a->splices, h.edge); /* logged; 0 is answered */
             agent_windows_set_limits(a->windows, h.window_idle_ms, h.shell_back_ms);
             agent_systemd_start(a->systemd);
             agent_event(a, "hello",
                         json_pack("{s:s,s:s}", "instance", a->id.instance, "label", a->id.label));
-            agent_request_answer(req, 200, describe());
+            agent_request_answer(req, 200, describe(a));
         } else {
             agent_request_error(req, 500, NULL, "%s", err.msg[0] ? err.msg : uv_strerror(r));
         }

@@ -13,6 +13,7 @@
 
 #include "transom/log.h"
 #include "vmm/agent/event.h"
+#include "vmm/agent/splice.h"
 
 #define LOOK_EVERY_MS 500
 #define MAX_LISTENERS 512
@@ -152,6 +153,18 @@ static json_t *to_json(const struct agent_listener *l)
                      (int)l->pid);
 }
 
+/* The agent's own port is nothing that runs in the machine. */
+static size_t leave_out(struct agent_listener *ls, size_t n, uint16_t port)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (port == 0 || ls[i].port != port)
+            ls[kept++] = ls[i];
+    }
+    return kept;
+}
+
 static void look(struct agent_ports *p)
 {
     struct agent_listener *next = calloc(MAX_LISTENERS, sizeof(*next));
@@ -163,6 +176,7 @@ static void look(struct agent_ports *p)
         n = agent_port_parse(v4, false, next, MAX_LISTENERS);
         if (v6 != NULL)
             n += agent_port_parse(v6, true, next + n, MAX_LISTENERS - n);
+        n = leave_out(next, n, agent_splices_port(p->agent->splices));
         for (size_t i = 0; i < n; i++) {
             const struct agent_listener *old = find(p->now, p->n, &next[i]);
 

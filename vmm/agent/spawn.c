@@ -140,9 +140,9 @@ __attribute__((noreturn)) static void run_child(const struct agent_spawn *sp, co
     setsid();
     if (sp->procs_fd >= 0 && write(sp->procs_fd, "0", 1) < 0)
         fail(report_fd, STAGE_CGROUP);
-    set_limits();
-    if (place_fds(sp->fds) != 0)
+    if (place_fds(sp->fds) != 0) /* before the limit: the agent itself may hold more than that */
         fail(report_fd, STAGE_FDS);
+    set_limits();
     if (sp->terminal && ioctl(0, TIOCSCTTY, 0) != 0)
         fail(report_fd, STAGE_TERMINAL);
     if (sp->user != NULL) {
