@@ -183,6 +183,7 @@ static char *encode_route(const struct vmm *vmm, const struct vmm_sandbox *sb)
     char *text;
 
     memcpy(route.label, sb->label, sizeof(route.label));
+    route.agent_port = sb->agent_port;
     snprintf(route.address, sizeof(route.address), "%s", sb->address);
     snprintf(route.node, sizeof(route.node), "%s", vmm->options->node);
     snprintf(route.session, sizeof(route.session), "%s", sb->session->id);

@@ -100,10 +100,10 @@ struct vm_spec machine_spec(struct vmm_machine *m)
 static int save_record(struct vmm_machine *m, const char *phase, struct err *err)
 {
     json_t *record =
-        json_pack("{si, ss, ss, ss, sI, ss, ss, sI}", "v", 1, "label", m->label, "session",
+        json_pack("{si, ss, ss, ss, sI, ss, ss, sI, si}", "v", 1, "label", m->label, "session",
                   m->sb->session->id, "sandbox", m->sb->name, "instance", (json_int_t)m->instance,
                   "phase", phase, "address", m->attached ? m->port.address : "", "started_ms",
-                  (json_int_t)m->sb->started_ms);
+                  (json_int_t)m->sb->started_ms, "agent_port", (int)m->sb->agent_port);
     int r;
 
     if (record == NULL)
@@ -346,8 +346,8 @@ static json_t *net_json(const struct vmm_machine *m)
 {
     if (!m->attached)
         return json_null();
-    return json_pack("{ss, ss, s[s], si}", "address", m->port.address, "gateway", m->port.gateway,
-                     "dns", m->port.dns, "mtu", m->port.mtu);
+    return json_pack("{ss, ss, s[s], si, ss}", "address", m->port.address, "gateway",
+                     m->port.gateway, "dns", m->port.dns, "mtu", m->port.mtu, "edge", m->port.edge);
 }
 
 static json_t *agent_hello(void *arg)
@@ -379,6 +379,7 @@ static void agent_ready(const json_t *answer, void *arg)
 {
     struct vmm_machine *m = arg;
     const char *version = json_string_value(json_object_get(answer, "version"));
+    json_int_t port = json_integer_value(json_object_get(answer, "loopback_port"));
     struct err err = {0};
 
     log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
@@ -386,6 +387,8 @@ static void agent_ready(const json_t *answer, void *arg)
         return;
     m->up = true;
     m->idle.last_activity_ms = uv_now(m->ms->vmm->loop);
+    if (port > 0 && port <= UINT16_MAX)
+        m->sb->agent_port = (uint16_t)port;
     vmm_sandbox_on_up(m->sb, m->attached ? m->port.address : "");
     /* Without this record the next manager ends the machine instead of adopting it. */
     if (save_record(m, "running", &err) != 0)

@@ -201,6 +201,7 @@ static void recover_one(struct vmm_machines *ms, const char *label)
     struct vmm_sandbox *sb = NULL;
     struct vmm_machine *m;
     const char *address;
+    json_int_t port;
 
     snprintf(path, sizeof(path), "%s/%s/machine.json", ms->machines_dir, label);
     if (vmm_file_read_json(path, RECORD_MAX_BYTES, &record, &err) == 0)
@@ -216,6 +217,8 @@ static void recover_one(struct vmm_machines *ms, const char *label)
     ms->n_recovering++;
     m->adopting = true;
     sb->started_ms = json_integer_value(json_object_get(record, "started_ms"));
+    port = json_integer_value(json_object_get(record, "agent_port"));
+    sb->agent_port = port > 0 && port <= UINT16_MAX ? (uint16_t)port : 0;
     address = json_string_value(json_object_get(record, "address"));
     if (ms->net != NULL && address != NULL && *address) {
         m->net_busy = true;

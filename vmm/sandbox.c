@@ -52,6 +52,7 @@ static void move(struct vmm_sandbox *sb, enum tr_sandbox_state to, const char *r
                                                : 0;
     if (to != TR_SANDBOX_RUNNING) {
         sb->address[0] = '\0';
+        sb->agent_port = 0;
         sb->started_ms = 0;
     }
     sb->ops->changed(sb);

@@ -59,6 +59,7 @@ struct vmm_sandbox {
     bool closed;                  /* the session is being deleted: no more starts */
     char reason[VMM_REASON_SIZE]; /* why it is where it is; "" when there is nothing to say */
     char address[46];             /* running only */
+    uint16_t agent_port;          /* of the machine, to its loopback; 0: none; running only */
     int64_t started_ms;           /* wall clock; running only */
     int64_t limit_ms;             /* longest stay in this state; 0: none */
     uint64_t deadline_ms;         /* when that is over, by the ticks' clock; 0: not known yet */

@@ -35,6 +35,7 @@ struct net_port {
     char address[16]; /* of the machine, /32 */
     char gateway[16]; /* 169.254.1.1, reachable on the link */
     char dns[16];     /* name server for the guest */
+    char edge[16];    /* where the gateway's connections to the machine come from */
     uint8_t mac[6];   /* for the machine's interface */
     uint16_t mtu;
 };

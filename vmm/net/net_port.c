@@ -57,6 +57,7 @@ static void fill_port(struct net *net, struct op *op, struct net_port *port)
     (void)snprintf(port->tap, sizeof(port->tap), "t%.10s", op->label);
     (void)range_text(a, port->address);
     (void)range_text(net->range.ns, port->dns);
+    (void)range_text(net->range.host, port->edge);
     (void)snprintf(port->gateway, sizeof(port->gateway), "%s", RULES_GATEWAY);
     /* Locally administered, and as unique as the address. */
     port->mac[0] = 0x02;
