@@ -11,6 +11,7 @@
 #include <string.h>
 #include <uv.h>
 
+#include "gateway/h2.h"
 #include "gateway/log.h"
 #include "gateway/pages.h"
 #include "gateway/tunnel.h"
@@ -202,7 +203,7 @@ static void refuse(struct gw_client *c, int status, const char *why)
         return;
     }
     gw_count(&w->stats.status[status / 100], 1);
-    gw_log_refusal(w, c, status, why);
+    gw_log_refusal(w, &c->peer.sa, status, why);
     c->state = GW_CLIENT_FLUSH;
     if (gw_out_write(&w->bufs, &c->out, &c->sock, NULL, 0, false) < 0)
         gw_client_close(c);
@@ -241,6 +242,35 @@ static void begin(struct gw_client *c, struct gw_request *req)
         gw_timer_start(&c->w->t_body, &c->timer, on_timeout);
 }
 
+/* The client speaks HTTP/2: the connection goes to that front, with what came already. */
+static void become_http2(struct gw_client *c, const char *p, size_t n)
+{
+    /* It counts as a connection from here on. */
+    atomic_fetch_add_explicit(&c->w->gw->n_connections, 1, memory_order_relaxed);
+    gw_sock_read_stop(&c->sock);
+    gw_h2_start(c->w, &c->sock, &c->peer, p, n);
+    shut(c, false);
+    release(c);
+}
+
+/* Does p[0..n) begin with HTTP/2's preface, as far as it goes? */
+static bool is_preface(const char *p, size_t n)
+{
+    return memcmp(p, GW_H2_PREFACE, n < GW_H2_PREFACE_LEN ? n : GW_H2_PREFACE_LEN) == 0;
+}
+
+/* Keep an incomplete head. */
+static size_t keep_head(struct gw_client *c, char *p, size_t n)
+{
+    if (!c->head_timed) {
+        c->head_timed = true;
+        gw_timer_start(&c->w->t_head, &c->timer, on_timeout);
+    }
+    if (gw_in_keep(&c->w->bufs, &c->in, p, n, 0) != 0)
+        gw_client_close(c);
+    return 0;
+}
+
 /* Look for a head in p[0..n). Returns how many bytes were used; 0: more are needed (kept). */
 static size_t take_head(struct gw_client *c, char *p, size_t n)
 {
@@ -250,6 +280,15 @@ static size_t take_head(struct gw_client *c, char *p, size_t n)
     long end;
     int status;
 
+    if (c->may_be_http2) {
+        c->may_be_http2 = is_preface(p, n);
+        if (c->may_be_http2 && n < GW_H2_PREFACE_LEN)
+            return keep_head(c, p, n);
+        if (c->may_be_http2) {
+            become_http2(c, p, n);
+            return n;
+        }
+    }
     /* An empty line before a request line is skipped (RFC 9112 section 2.2). */
     if (c->scan.at == 0 && n >= 2 && p[0] == '\r' && p[1] == '\n')
         return 2;
@@ -259,15 +298,8 @@ static size_t take_head(struct gw_client *c, char *p, size_t n)
         refuse(c, end < 0 ? 400 : 431, end < 0 ? "malformed line end" : "request head too large");
         return n;
     }
-    if (end == 0) {
-        if (!c->head_timed) {
-            c->head_timed = true;
-            gw_timer_start(&w->t_head, &c->timer, on_timeout);
-        }
-        if (gw_in_keep(&w->bufs, &c->in, p, n, 0) != 0)
-            gw_client_close(c);
-        return 0;
-    }
+    if (end == 0)
+        return keep_head(c, p, n);
     gw_timer_stop(&c->timer);
     c->head_timed = false;
     memset(&c->scan, 0, sizeof(c->scan));
@@ -465,14 +497,19 @@ void gw_client_write_wait(struct gw_client *c)
 static void on_handshake(struct gw_sock *sock, int status)
 {
     struct gw_client *c = client_of(sock);
+    const char *alpn;
+    size_t len;
 
     if (status != 0) {
         gw_count(&c->w->stats.tls_failed, 1);
         gw_client_close(c);
         return;
     }
-    /* The agreed protocol is HTTP/1.1 or none: nothing else is offered yet. An HTTP/2 front starts
-     * here, taking the socket over. */
+    alpn = gw_sock_tls_alpn(sock, &len);
+    if (len == 2 && memcmp(alpn, "h2", 2) == 0) {
+        become_http2(c, NULL, 0);
+        return;
+    }
     c->state = GW_CLIENT_HEAD;
     gw_timer_start(&c->w->t_idle, &c->timer, on_timeout);
     gw_sock_read_start(sock, on_read);
@@ -507,6 +544,7 @@ void gw_client_start(struct gw_worker *w, struct gw_sock *sock, bool tls)
         return;
     }
     c->state = GW_CLIENT_HEAD;
+    c->may_be_http2 = w->opt->http2;
     gw_timer_start(&w->t_idle, &c->timer, on_timeout);
     gw_sock_read_start(&c->sock, on_read);
 }

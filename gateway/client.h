@@ -52,6 +52,7 @@ struct gw_client {
     bool blocked;         /* the back is full: reading has stopped */
     bool slow;            /* the back had to be waited for */
     bool head_timed;      /* the clock for a whole head runs */
+    bool may_be_http2;    /* what came so far is the beginning of its preface */
     bool no_body;         /* the response under way has none */
 };
 

@@ -34,23 +34,6 @@ static char *put_number(char *p, uint64_t n)
     return p;
 }
 
-/* Fields that end at this connection, or that are written anew. */
-static bool is_passed(const struct gw_field *f)
-{
-    switch (f->id) {
-    case GW_FIELD_CONNECTION:
-    case GW_FIELD_CONTENT_LENGTH:
-    case GW_FIELD_KEEP_ALIVE:
-    case GW_FIELD_PROXY_CONNECTION:
-    case GW_FIELD_TE:
-    case GW_FIELD_TRANSFER_ENCODING:
-    case GW_FIELD_UPGRADE:
-        return false;
-    default:
-        return !f->hop_by_hop;
-    }
-}
-
 /* Status line and fields, into pending; extra is what this end adds, empty line included. */
 static int write_head(struct gw_client *c, const struct gw_response *resp, const char *extra,
                       size_t extra_len)
@@ -71,7 +54,7 @@ static int write_head(struct gw_client *c, const struct gw_response *resp, const
     for (size_t i = 0; i < resp->n_fields; i++) {
         const struct gw_field *f = &resp->fields[i];
 
-        if (!is_passed(f))
+        if (!gw_response_passes(f))
             continue;
         p = put(p, f->name, f->name_len);
         p = PUT(p, ": ");

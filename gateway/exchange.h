@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One request and its response. An exchange stands between two halves that never see each other:
  *
- *   front: who asked (HTTP/1 client connection; later an HTTP/2 stream)
+ *   front: who asked (HTTP/1 client connection, HTTP/2 stream)
  *   back:  who answers (HTTP/1 connection to a machine, HTTP/2 stream to the manager)
  *
  * Flow control: body() takes what can be written now and returns how much. The caller keeps the
@@ -73,6 +73,7 @@ struct gw_exchange {
     bool upgrade;      /* asks for a WebSocket */
     bool wants_html;   /* pages for people, else JSON */
     bool request_done; /* the front has received all of it */
+    bool http2;
     bool tls;
     bool public_tls;     /* the client speaks https, be it to a trusted proxy before the edge */
     struct gw_buf *head; /* as sent upstream; kept until the response begins, for one retry */

@@ -36,7 +36,7 @@ int gw_gateway_check(const struct tr_config *config, struct err *err)
     int r = gw_options_init(&opt, config, err);
 
     if (r == 0 && opt.n_https > 0)
-        r = gw_tls_new(opt.certificate, opt.key, &ctx, err);
+        r = gw_tls_new(opt.certificate, opt.key, opt.http2, &ctx, err);
     if (ctx != NULL)
         gw_tls_free(ctx);
     gw_options_fini(&opt);
@@ -85,7 +85,7 @@ static int prepare(struct control *c, char *urls, size_t len, struct err *err)
     gw->opt = &c->opt;
     gw_wakes_init(&gw->wakes);
     if (c->opt.certificate[0] != '\0' && c->opt.key[0] != '\0')
-        r = gw_tls_new(c->opt.certificate, c->opt.key, &gw->tls, err);
+        r = gw_tls_new(c->opt.certificate, c->opt.key, c->opt.http2, &gw->tls, err);
     if (r == 0)
         r = gw_log_open(c->opt.access_log, &gw->log, err);
     if (r != 0)

@@ -8,7 +8,7 @@
 #include <uv.h>
 
 /* Classes of bytes. */
-enum { TOKEN = 1, VALUE = 2, TARGET = 4, DIGIT = 8 };
+enum { TOKEN = 1, VALUE = 2, TARGET = 4, DIGIT = 8, LOWER_TOKEN = 16 };
 
 static uint8_t class_of[256];
 
@@ -27,7 +27,7 @@ __attribute__((constructor)) static void fill_classes(void)
     for (const char *p = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
                          "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
          *p != '\0'; p++)
-        class_of[(unsigned char)*p] |= TOKEN;
+        class_of[(unsigned char)*p] |= *p >= 'A' && *p <= 'Z' ? TOKEN : TOKEN | LOWER_TOKEN;
     for (int c = '0'; c <= '9'; c++)
         class_of[c] |= DIGIT;
 }
@@ -35,6 +35,36 @@ __attribute__((constructor)) static void fill_classes(void)
 static inline bool is(char c, uint8_t class)
 {
     return (class_of[(unsigned char)c] & class) != 0;
+}
+
+static bool all_are(const char *p, size_t len, uint8_t class)
+{
+    uint8_t common = class;
+
+    for (size_t i = 0; i < len; i++)
+        common &= class_of[(unsigned char)p[i]];
+    return common != 0;
+}
+
+bool gw_http1_is_token(const char *p, size_t len)
+{
+    return len > 0 && all_are(p, len, TOKEN);
+}
+
+bool gw_http1_is_lower_token(const char *p, size_t len)
+{
+    return len > 0 && all_are(p, len, LOWER_TOKEN);
+}
+
+bool gw_http1_is_target(const char *p, size_t len)
+{
+    return len > 0 && all_are(p, len, TARGET);
+}
+
+bool gw_http1_is_value(const char *p, size_t len)
+{
+    return len == 0 || (all_are(p, len, VALUE) && p[0] != ' ' && p[0] != '\t' &&
+                        p[len - 1] != ' ' && p[len - 1] != '\t');
 }
 
 bool gw_str_ieq(struct gw_str a, const char *b, size_t b_len)

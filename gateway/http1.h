@@ -43,6 +43,14 @@ TR_MUST_CHECK int gw_http1_parse_trailers(const char *buf, size_t len,
 /* Which field is this? enum gw_field_id. */
 uint8_t gw_http1_classify(const char *name, size_t len);
 
+/* Not empty, and of such characters alone: a token (RFC 9110 section 5.6.2), one without capitals,
+ * a request target. */
+bool gw_http1_is_token(const char *p, size_t len);
+bool gw_http1_is_lower_token(const char *p, size_t len);
+bool gw_http1_is_target(const char *p, size_t len);
+/* A field value (RFC 9110 section 5.5), may be empty: no blanks around it, no controls. */
+bool gw_http1_is_value(const char *p, size_t len);
+
 /* Equal, but for the case of ASCII letters. */
 bool gw_str_ieq(struct gw_str a, const char *b, size_t b_len);
 

@@ -107,9 +107,12 @@ void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const str
     p = x->log->data;
     room = LOG_LINE_MAX - 512; /* what the end adds */
     n = gw_address_text(peer, address);
-    n = (size_t)snprintf(p, room,
-                         "\"client\":\"%.*s\",\"proto\":\"HTTP/1.%u\",\"tls\":%s,\"host\":\"",
-                         (int)n, address, x->minor, x->tls ? "true" : "false");
+    n = (size_t)snprintf(p, room, "\"client\":\"%.*s\",\"proto\":\"%s\",\"tls\":%s,\"host\":\"",
+                         (int)n, address,
+                         x->http2       ? "HTTP/2"
+                         : x->minor > 0 ? "HTTP/1.1"
+                                        : "HTTP/1.0",
+                         x->tls ? "true" : "false");
     n += put_json(p + n, 320, req->host.p, req->host.len);
     n += (size_t)snprintf(p + n, room - n, "\",\"method\":\"");
     n += put_json(p + n, 48, req->method.p, req->method.len);
@@ -200,7 +203,7 @@ void gw_log_tunnel(struct gw_worker *w, char *note, uint64_t bytes_in, uint64_t 
     free(note);
 }
 
-void gw_log_refusal(struct gw_worker *w, const struct gw_client *c, int status, const char *why)
+void gw_log_refusal(struct gw_worker *w, const struct sockaddr *peer, int status, const char *why)
 {
     char line[512], address[GW_ADDRESS_TEXT];
     size_t n, len;
@@ -208,7 +211,7 @@ void gw_log_refusal(struct gw_worker *w, const struct gw_client *c, int status, 
     if (w->gw->log == NULL)
         return;
     n = put_time(line, sizeof(line));
-    len = gw_address_text(&c->peer.sa, address);
+    len = gw_address_text(peer, address);
     n += (size_t)snprintf(line + n, sizeof(line) - n,
                           "\"client\":\"%.*s\",\"status\":%d,\"end\":\"refused: %s\"}\n", (int)len,
                           address, status, why);

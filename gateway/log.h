@@ -22,7 +22,7 @@ void gw_log_end(struct gw_exchange *x, const char *end);
 char *gw_log_take_note(struct gw_exchange *x);
 void gw_log_tunnel(struct gw_worker *w, char *note, uint64_t bytes_in, uint64_t bytes_out,
                    uint64_t start_ms, const char *end);
-void gw_log_refusal(struct gw_worker *w, const struct gw_client *c, int status, const char *why);
+void gw_log_refusal(struct gw_worker *w, const struct sockaddr *peer, int status, const char *why);
 /* Write what has gathered. */
 void gw_log_flush(struct gw_worker *w);
 

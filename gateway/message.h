@@ -75,6 +75,7 @@ struct gw_request {
     struct gw_str host;           /* as sent; empty when there was none (HTTP/1.0) */
     enum gw_method method_id;
     uint8_t minor;                  /* HTTP/1.minor: 0 or 1 */
+    bool http2;                     /* came over HTTP/2 (minor is 1) */
     bool keep_alive;                /* the client wants to go on afterwards */
     bool has_connection_keep_alive; /* said so in so many words (HTTP/1.0) */
     bool upgrade;                   /* a complete WebSocket handshake (RFC 6455 section 4.2.1) */
@@ -85,6 +86,9 @@ struct gw_request {
     struct gw_field *fields;
     size_t n_fields;
 };
+
+/* What a front adds to a request's fields, beyond the limit for those received. */
+#define GW_FIELDS_EXTRA ((size_t)4)
 
 struct gw_response {
     int status;
@@ -99,5 +103,23 @@ struct gw_response {
     struct gw_field *fields;
     size_t n_fields;
 };
+
+/* Does a response field go on to the client? Not if it ends at the connection that it came over, or
+ * is written anew. */
+static inline bool gw_response_passes(const struct gw_field *f)
+{
+    switch (f->id) {
+    case GW_FIELD_CONNECTION:
+    case GW_FIELD_CONTENT_LENGTH:
+    case GW_FIELD_KEEP_ALIVE:
+    case GW_FIELD_PROXY_CONNECTION:
+    case GW_FIELD_TE:
+    case GW_FIELD_TRANSFER_ENCODING:
+    case GW_FIELD_UPGRADE:
+        return false;
+    default:
+        return !f->hop_by_hop;
+    }
+}
 
 #endif

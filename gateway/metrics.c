@@ -41,7 +41,8 @@ struct scrape {
 struct total {
     uint64_t accepted, tls_failed, requests, bad_requests, bytes_in, bytes_out, status[6];
     uint64_t connects, reuses, retries, failures, tunnels, pages, denied, woken;
-    int64_t connections, open_tunnels, exchanges;
+    uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
+    int64_t connections, h2_connections, open_tunnels, exchanges;
 };
 
 #define SUM(field, from) (t->field += atomic_load_explicit(&(from), memory_order_relaxed))
@@ -68,6 +69,11 @@ static void add_up(const struct gw_gateway *gw, struct total *t)
         SUM(pages, s->pages);
         SUM(denied, s->denied);
         SUM(woken, s->woken);
+        SUM(h2_accepted, s->h2_accepted);
+        SUM(h2_requests, s->h2_requests);
+        SUM(h2_resets, s->h2_resets);
+        SUM(h2_cut, s->h2_cut);
+        SUM(h2_connections, s->h2_connections);
         SUM(connections, s->connections);
         SUM(open_tunnels, s->open_tunnels);
         SUM(exchanges, s->exchanges);
@@ -116,6 +122,15 @@ static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed
           (long long)t->failures);
     print(f, "counter", "tunnels_total", "Tunnels opened.", (long long)t->tunnels);
     print(f, "gauge", "tunnels", "Tunnels open.", t->open_tunnels);
+    print(f, "counter", "http2_connections_accepted_total", "Client connections with HTTP/2.",
+          (long long)t->h2_accepted);
+    print(f, "gauge", "http2_connections", "HTTP/2 connections open.", t->h2_connections);
+    print(f, "counter", "http2_requests_total", "Requests that came over HTTP/2.",
+          (long long)t->h2_requests);
+    print(f, "counter", "http2_resets_total", "HTTP/2 streams that clients reset or broke.",
+          (long long)t->h2_resets);
+    print(f, "counter", "http2_connections_cut_total", "HTTP/2 connections ended for abuse.",
+          (long long)t->h2_cut);
     print(f, "gauge", "routes", "Labels in the route table.", (long long)gw_table_count(gw->table));
     if (feed == NULL)
         return;

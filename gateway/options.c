@@ -145,6 +145,8 @@ int gw_options_init(struct gw_options *o, const struct tr_config *config, struct
     o->max_connections = (unsigned)tr_config_int(config, "gateway.max_connections");
     o->limits.head_bytes = (size_t)tr_config_int(config, "gateway.max_head_bytes");
     o->limits.n_fields = (size_t)tr_config_int(config, "gateway.max_header_count");
+    o->http2 = tr_config_bool(config, "gateway.http2");
+    o->http2_streams = (unsigned)tr_config_int(config, "gateway.http2_max_streams");
     o->head_timeout_ms = (uint64_t)tr_config_int(config, "gateway.head_timeout_ms");
     o->idle_timeout_ms = (uint64_t)tr_config_int(config, "gateway.idle_timeout_ms");
     o->connect_timeout_ms = (uint64_t)tr_config_int(config, "gateway.connect_timeout_ms");

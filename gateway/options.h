@@ -29,6 +29,8 @@ struct gw_options {
     unsigned n_workers;
     unsigned max_connections;
     struct gw_http1_limits limits;
+    bool http2;
+    unsigned http2_streams;
     uint64_t head_timeout_ms, idle_timeout_ms, connect_timeout_ms, answer_timeout_ms;
     uint64_t body_idle_timeout_ms, tunnel_idle_ms, drain_ms;
 };

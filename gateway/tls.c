@@ -10,8 +10,8 @@
 
 #include "gateway/runtime.h"
 
-/* HTTP/2 joins here, in front, once there is a front for it. */
-static const unsigned char alpn[] = "\x08http/1.1";
+static const unsigned char alpn_http1[] = "\x08http/1.1";
+static const unsigned char alpn_both[] = "\x02h2\x08http/1.1";
 
 static const char *reason(char *buf, size_t len)
 {
@@ -65,7 +65,7 @@ static int load(SSL_CTX *ctx, const char *certificate, const char *key, struct e
     return 0;
 }
 
-int gw_tls_new(const char *certificate, const char *key, SSL_CTX **out, struct err *err)
+int gw_tls_new(const char *certificate, const char *key, bool http2, SSL_CTX **out, struct err *err)
 {
     SSL_CTX *ctx;
     int r = readable("gateway.tls_certificate", certificate, err);
@@ -87,7 +87,7 @@ int gw_tls_new(const char *certificate, const char *key, SSL_CTX **out, struct e
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_session_id_context(ctx, (const unsigned char *)"transom", 7);
     SSL_CTX_set_num_tickets(ctx, 1);
-    gw_tls_ctx_prepare(ctx, alpn);
+    gw_tls_ctx_prepare(ctx, http2 ? alpn_both : alpn_http1);
     r = load(ctx, certificate, key, err);
     if (r != 0) {
         SSL_CTX_free(ctx);

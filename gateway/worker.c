@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "gateway/client.h"
+#include "gateway/h2.h"
 #include "gateway/listener.h"
 #include "gateway/log.h"
 #include "gateway/manager.h"
@@ -61,6 +62,10 @@ static void begin_drain(struct gw_worker *w)
         next = c->next;
         gw_client_drain(c);
     }
+    for (struct gw_h2_client *c = w->h2_clients, *next; c != NULL; c = next) {
+        next = gw_h2_next(c);
+        gw_h2_drain(c);
+    }
 }
 
 static void on_wake(void *arg)
@@ -96,7 +101,7 @@ static void *run(void *arg)
     snprintf(name, sizeof(name), "worker-%u", w->index);
     pthread_setname_np(pthread_self(), name);
     gw_listeners_start(w);
-    while (!w->draining || w->clients != NULL || w->tunnels != NULL) {
+    while (!w->draining || w->clients != NULL || w->h2_clients != NULL || w->tunnels != NULL) {
         if (w->draining && gw_loop_now(w->loop) >= w->drain_until)
             break;
         gw_loop_run(w->loop, w->draining ? 50 : TURN_MAX_MS);
@@ -105,6 +110,8 @@ static void *run(void *arg)
     }
     while (w->clients != NULL)
         gw_client_close(w->clients);
+    while (w->h2_clients != NULL)
+        gw_h2_close(w->h2_clients);
     while (w->tunnels != NULL)
         gw_tunnel_close(w->tunnels, "gateway stopped");
     gw_upstream_close_all(w);
@@ -124,7 +131,7 @@ int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index)
     w->opt = o;
     w->index = index;
     pthread_mutex_init(&w->mail_lock, NULL);
-    w->fields = calloc(o->limits.n_fields, sizeof(struct gw_field));
+    w->fields = calloc(o->limits.n_fields + GW_FIELDS_EXTRA, sizeof(struct gw_field));
     if (w->fields == NULL)
         return UV_ENOMEM;
     r = gw_pool_init(&w->pool);
@@ -208,6 +215,7 @@ void gw_worker_fini(struct gw_worker *w)
         free(w->free_exchanges);
         w->free_exchanges = next;
     }
+    gw_h2_fini(w);
     gw_bufs_fini(&w->bufs);
     free(w->fields);
     free(w->log_buf);

@@ -16,6 +16,8 @@
 struct gw_access_log;
 struct gw_client;
 struct gw_exchange;
+struct gw_h2_client;
+struct gw_h2_stream;
 struct gw_listener;
 struct gw_manager;
 struct gw_tunnel;
@@ -27,7 +29,8 @@ struct gw_stats {
     _Atomic uint64_t status[6]; /* 1xx .. 5xx; [0]: no response */
     _Atomic uint64_t upstream_connects, upstream_reuses, upstream_retries, upstream_failures;
     _Atomic uint64_t tunnels, pages, denied, woken;
-    _Atomic int64_t connections, open_tunnels, exchanges;
+    _Atomic uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
+    _Atomic int64_t connections, h2_connections, open_tunnels, exchanges;
 };
 
 static inline void gw_count(_Atomic uint64_t *counter, uint64_t n)
@@ -68,7 +71,7 @@ struct gw_worker {
     bool started;
     struct gw_loop *loop;
     struct gw_bufs bufs;
-    struct gw_field *fields; /* of the head being parsed; opt->limits.n_fields */
+    struct gw_field *fields; /* of the head being parsed; opt->limits.n_fields + GW_FIELDS_EXTRA */
     struct gw_exchange *free_exchanges;
     struct gw_timeout t_head, t_idle, t_connect, t_answer, t_body, t_tunnel, t_linger, t_half;
     struct gw_timeout t_pool, t_retry, t_accept, t_now;
@@ -76,6 +79,10 @@ struct gw_worker {
     struct gw_manager *manager;
     struct gw_listener *listeners;
     struct gw_client *clients;
+    struct gw_h2_client *h2_clients;
+    struct gw_h2_stream *free_h2_streams;
+    unsigned n_free_h2_streams;
+    void *h2_nv; /* nghttp2's fields of the head being sent; as many as fields */
     struct gw_tunnel *tunnels;
     struct gw_stats stats;
     char *log_buf; /* access log lines of this turn */
