@@ -245,7 +245,8 @@ void vmm_api_link_new(struct vmm_request *req)
     }
     if (!sb->preview.is_private) {
         vmm_reply_fault(req, 409, "preview_public",
-                        "the preview is public: its URL needs no link (make it private first)");
+                        "the preview is public: its URL needs no link; make it private first "
+                        "(transom access private)");
         return;
     }
     if (port != VMM_PREVIEW_PORT && !vmm_preview_has_port(&sb->preview, (uint16_t)port)) {

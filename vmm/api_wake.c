@@ -4,8 +4,8 @@
  * asked for that, 429 too often, else why it cannot start.
  *
  * Only the gateway's user, root and our own user are heard here, and only for themselves: a request
- * that carries x-forwarded-for or authorization is one that the gateway passes on, and for it the
- * path does not exist. The gateway has checked the visitor's token before it asks. */
+ * without the field transom-edge, or with x-forwarded-for or authorization, is one that the gateway
+ * passes on, and for it the path does not exist. The gateway has checked the visitor's token before it asks. */
 #include <string.h>
 #include "transom/log.h"
 #include "vmm/api.h"

@@ -257,8 +257,10 @@ static void begin(struct vmm_request *req, const struct connection *c)
     int found;
     char *query;
 
-    /* What the gateway passes on says for whom; such a request has no rights of the gateway's. */
-    req->from_gateway = c->is_gateway && tr_h2_head_get(req->head, "x-forwarded-for") == NULL &&
+    /* The gateway marks what it asks for itself, takes that mark off what it passes on, and says
+     * there for whom. Such a request has none of the gateway's rights. */
+    req->from_gateway = c->is_gateway && tr_h2_head_get(req->head, "transom-edge") != NULL &&
+                        tr_h2_head_get(req->head, "x-forwarded-for") == NULL &&
                         tr_h2_head_get(req->head, "authorization") == NULL;
     found = vmm_route(req, req->head->method);
     if (identify(req, c) != 0)

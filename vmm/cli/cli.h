@@ -28,8 +28,10 @@ struct cli {
     const char *session, *sandbox;
     /* single commands */
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
+    const char *protocol, *port, *path, *expires;
     struct cli_list env, scopes;
     bool interactive, detach, yes, host, curl, keep;
+    bool strip, wake, no_wake, embed, no_embed, revoke;
 };
 
 /* An option of a command; the value goes to the member of struct cli at offset. */
@@ -92,6 +94,9 @@ char *cli_printf(const char *fmt, ...) TR_PRINTF(1, 2);
 char *cli_shell_text(int argc, char **argv);
 json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after saying which is not */
 
+/* A port number of the command line; -CLI_USAGE after saying that it is none. */
+int cli_port(const char *text);
+
 /* Output (output.c). Text from the server has control characters replaced when it is shown. */
 void cli_print_json(const json_t *value);
 void cli_print_text(const char *text);
@@ -131,6 +136,16 @@ int cmd_file_get(struct cli *cli, int argc, char **argv);
 int cmd_file_list(struct cli *cli, int argc, char **argv);
 int cmd_file_delete(struct cli *cli, int argc, char **argv);
 int cmd_url(struct cli *cli, int argc, char **argv);
+int cmd_route_list(struct cli *cli, int argc, char **argv);
+int cmd_route_set(struct cli *cli, int argc, char **argv);
+int cmd_route_clear(struct cli *cli, int argc, char **argv);
+int cmd_port_list(struct cli *cli, int argc, char **argv);
+int cmd_port_open(struct cli *cli, int argc, char **argv);
+int cmd_port_close(struct cli *cli, int argc, char **argv);
+int cmd_access_show(struct cli *cli, int argc, char **argv);
+int cmd_access_public(struct cli *cli, int argc, char **argv);
+int cmd_access_private(struct cli *cli, int argc, char **argv);
+int cmd_share(struct cli *cli, int argc, char **argv);
 int cmd_node(struct cli *cli, int argc, char **argv);
 int cmd_version(struct cli *cli, int argc, char **argv);
 int cmd_key_create(struct cli *cli, int argc, char **argv);

@@ -55,6 +55,31 @@ static const struct cli_option url_options[] = {
     {0, "host", NULL, "print the host name alone", CLI_FLAG, AT(host)},
     END,
 };
+static const struct cli_option protocol_options[] = {
+    {0, "protocol", "PROTOCOL", "what the app speaks: http1 (default) or h2c, as gRPC servers do",
+     CLI_TEXT, AT(protocol)},
+    END,
+};
+static const struct cli_option route_options[] = {
+    {0, "strip", NULL, "the app does not see the prefix", CLI_FLAG, AT(strip)},
+    END,
+};
+static const struct cli_option access_options[] = {
+    {0, "wake", NULL, "a request starts the sandbox when it is asleep", CLI_FLAG, AT(wake)},
+    {0, "no-wake", NULL, "it does not", CLI_FLAG, AT(no_wake)},
+    {0, "embed", NULL, "a private preview may be shown in other sites' frames", CLI_FLAG,
+     AT(embed)},
+    {0, "no-embed", NULL, "it may not", CLI_FLAG, AT(no_embed)},
+    END,
+};
+static const struct cli_option share_options[] = {
+    {0, "expires", "TIME", "how long it is good: 90s, 30m, 1h (default), up to 30d", CLI_TEXT,
+     AT(expires)},
+    {0, "port", "PORT", "an opened port (default the preview itself)", CLI_TEXT, AT(port)},
+    {0, "path", "PATH", "where it leads (default /); may have a query", CLI_TEXT, AT(path)},
+    {0, "revoke", NULL, "end all links, cookies and tokens there are", CLI_FLAG, AT(revoke)},
+    END,
+};
 static const struct cli_option reset_options[] = {
     {'y', "yes", NULL, "do not ask", CLI_FLAG, AT(yes)},
     END,
@@ -78,6 +103,10 @@ OPTIONS(of_run, run_options, cli_sandbox_options, );
 OPTIONS(of_exec, exec_options, cli_sandbox_options, );
 OPTIONS(of_put, put_options, cli_sandbox_options, );
 OPTIONS(of_url, url_options, cli_sandbox_options, );
+OPTIONS(of_route, route_options, protocol_options, cli_sandbox_options, );
+OPTIONS(of_port, protocol_options, cli_sandbox_options, );
+OPTIONS(of_access, access_options, cli_sandbox_options, );
+OPTIONS(of_share, share_options, cli_sandbox_options, );
 OPTIONS(of_reset, reset_options, cli_sandbox_options, );
 OPTIONS(of_key, key_options, );
 OPTIONS(of_events, events_options, );
@@ -120,6 +149,31 @@ const struct cli_command cli_commands[] = {
      cmd_file_delete},
     {"url", "", "print the preview URL: what listens on port 8080 in the sandbox", NULL, of_url, 0,
      0, cmd_url},
+    {"route list", "", "list which paths of the preview lead to which ports", NULL, on_sandbox, 0,
+     0, cmd_route_list},
+    {"route set", "PATH PORT", "let a path of the preview lead to a port",
+     "The path covers itself and what is below it (/api: also /api/x, not /apis); the longest\n"
+     "one wins. / is the preview itself, port 8080 unless set.",
+     of_route, 2, 2, cmd_route_set},
+    {"route clear", "[PATH...]", "remove routes (default all); / goes back to port 8080", NULL,
+     on_sandbox, 0, 99, cmd_route_clear},
+    {"port list", "", "list ports that are open under host names of their own", NULL, on_sandbox, 0,
+     0, cmd_port_list},
+    {"port open", "PORT...", "open ports and print their URLs",
+     "Whoever may see the preview may see an open port, too.", of_port, 1, 64, cmd_port_open},
+    {"port close", "PORT...", "close ports", NULL, on_sandbox, 1, 64, cmd_port_close},
+    {"access show", "", "show who may see the preview", NULL, on_sandbox, 0, 0, cmd_access_show},
+    {"access public", "", "let everybody with the URL see the preview",
+     "What no option names stays as it is.", of_access, 0, 0, cmd_access_public},
+    {"access private", "", "let only those with a link see the preview (see share)",
+     "What no option names stays as it is. Links from an earlier private time are good again "
+     "until\n"
+     "they expire, unless revoked.",
+     of_access, 0, 0, cmd_access_private},
+    {"share", "", "print a link to a private preview",
+     "Whoever opens the link sees the preview until it expires. With --json the token is shown\n"
+     "too; programs send it as header Transom-Token.",
+     of_share, 0, 0, cmd_share},
     {"sandbox list", "", "list the sandboxes of a session", NULL, on_sandbox, 0, 0,
      cmd_sandbox_list},
     {"sandbox start", "[NAME]", "start a sandbox and wait until it runs", NULL, on_sandbox, 0, 1,
