@@ -12,6 +12,8 @@
 #include "vmm/agent/exec.h"
 #include "vmm/agent/hello.h"
 #include "vmm/agent/port.h"
+#include "vmm/agent/stats.h"
+#include "vmm/agent/group.h"
 #include "vmm/agent/proc.h"
 #include "vmm/agent/signame.h"
 #include "vmm/agent/tunnel.h"
@@ -161,6 +163,38 @@ START_TEST(listening_sockets)
 }
 END_TEST
 
+START_TEST(figures)
+{
+    static const char memory[] = "MemTotal:       16384 kB\nXMemAvailable: 1 kB\n"
+                                 "MemAvailable:    4096 kB\nCommit: x\n";
+    uint64_t total, busy;
+
+    ck_assert(agent_stats_parse_cpu("cpu  10 1 5 80 4 2 3 5 7 7\ncpu0 1 1 1 1\n", &total, &busy));
+    ck_assert_uint_eq(total, 110);
+    ck_assert_uint_eq(busy, 26);
+    ck_assert(agent_stats_parse_cpu("cpu 1 2 3 4", &total, &busy));
+    ck_assert(!agent_stats_parse_cpu("cpu 1 2 3", &total, &busy));
+    ck_assert(!agent_stats_parse_cpu("", &total, &busy));
+    ck_assert_uint_eq(agent_stats_parse_memory(memory, "MemTotal:"), 16384);
+    ck_assert_uint_eq(agent_stats_parse_memory(memory, "MemAvailable:"), 4096);
+    ck_assert_uint_eq(agent_stats_parse_memory(memory, "Commit:"), 0);
+    ck_assert_uint_eq(agent_stats_parse_memory("", "MemTotal:"), 0);
+}
+END_TEST
+
+START_TEST(path_of_a_cgroup)
+{
+    static const char text[] = "4:memory:/x\n1:name=systemd:/y\n0::/vmagent/w1/r3.2\n";
+    const char *path;
+
+    ck_assert_uint_eq(agent_group_parse(text, &path), 16);
+    ck_assert_int_eq(strncmp(path, "/vmagent/w1/r3.2", 16), 0);
+    ck_assert_uint_eq(agent_group_parse("0::/", &path), 1);
+    ck_assert_uint_eq(agent_group_parse("4:memory:/0::/x\n", &path), 0);
+    ck_assert_uint_eq(agent_group_parse("", &path), 0);
+}
+END_TEST
+
 START_TEST(process_status)
 {
     struct agent_proc p;
@@ -273,6 +307,8 @@ int main(void)
     tcase_add_test(tc, base64_both_ways);
     tcase_add_test(tc, host_names);
     tcase_add_test(tc, listening_sockets);
+    tcase_add_test(tc, figures);
+    tcase_add_test(tc, path_of_a_cgroup);
     tcase_add_test(tc, process_status);
     tcase_add_test(tc, accounts);
     tcase_add_test(tc, signals_and_exits);

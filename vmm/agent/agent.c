@@ -14,6 +14,7 @@
 #include "vmm/agent/reaper.h"
 #include "vmm/agent/server.h"
 #include "vmm/agent/splice.h"
+#include "vmm/agent/stats.h"
 #include "vmm/agent/systemd.h"
 #include "vmm/agent/window.h"
 
@@ -69,6 +70,8 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     if (r == 0)
         r = agent_splices_new(a, &a->splices);
     if (r == 0)
+        r = agent_stats_new(a, &a->stats);
+    if (r == 0)
         r = agent_systemd_new(a, &a->systemd);
     if (r != 0)
         return tr_err_set(err, r, "starting: %s", uv_strerror(r));
@@ -93,6 +96,8 @@ void agent_stop(struct agent *a)
         agent_ports_stop(a->ports);
     if (a->splices != NULL)
         agent_splices_stop(a->splices);
+    if (a->stats != NULL)
+        agent_stats_stop(a->stats);
     if (a->groups != NULL) {
         agent_groups_kill(a->groups); /* what finished commands left behind, too */
         agent_groups_close(a->groups);
@@ -115,6 +120,8 @@ void agent_free(struct agent *a)
         agent_ports_free(a->ports);
     if (a->splices != NULL)
         agent_splices_free(a->splices);
+    if (a->stats != NULL)
+        agent_stats_free(a->stats);
     if (a->events != NULL)
         agent_events_free(a->events);
     if (a->groups != NULL)

@@ -49,6 +49,7 @@ struct agent {
     struct agent_windows *windows;
     struct agent_ports *ports;
     struct agent_splices *splices;
+    struct agent_stats *stats;
     struct agent_systemd *systemd;
     struct agent_server *server;
 };

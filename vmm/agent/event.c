@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "transom/log.h"
+#include "vmm/agent/stats.h"
 
 #define MAX_KEPT 4096
 
@@ -69,6 +70,11 @@ static void send_lines(struct subscriber *s)
         if (line != NULL)
             s->full = agent_request_write(s->req, line, strlen(line)) != 1;
     }
+}
+
+bool agent_events_are_read(const struct agent_events *ev)
+{
+    return ev->subscribers != NULL;
 }
 
 void agent_event(struct agent *a, const char *type, json_t *fields)
@@ -157,5 +163,6 @@ void agent_events_handle(struct agent_request *req)
     req->ctx = s;
     req->cbs = &subscriber_cbs;
     agent_request_head(req, 200, "application/x-ndjson", NULL, NULL);
+    agent_stats_wake(req->agent->stats);
     send_lines(s);
 }

@@ -5,6 +5,7 @@
 #define VMM_AGENT_EVENT_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "vmm/agent/agent.h"
@@ -14,6 +15,9 @@ struct agent_events;
 
 TR_MUST_CHECK int agent_events_new(struct agent *a, struct agent_events **out);
 void agent_events_free(struct agent_events *ev);
+
+/* Does anybody read the stream? */
+bool agent_events_are_read(const struct agent_events *ev);
 
 /* Add one. fields (stolen, may be NULL) are put behind seq, t_ms (uptime), time_ms (wall), type. */
 void agent_event(struct agent *a, const char *type, json_t *fields);

@@ -697,6 +697,15 @@ int agent_execs_new(struct agent *a, struct agent_execs **out)
     return 0;
 }
 
+const char *agent_execs_owner(const struct agent_execs *execs, pid_t pid)
+{
+    for (const struct exec *x = execs->list; x != NULL; x = x->next) {
+        if (x->group != NULL && agent_group_has(x->group, pid, NULL, 0))
+            return x->id;
+    }
+    return NULL;
+}
+
 void agent_execs_stop(struct agent_execs *execs)
 {
     for (struct exec *x = execs->list; x != NULL; x = x->next) {

@@ -24,6 +24,9 @@ TR_MUST_CHECK int agent_execs_new(struct agent *a, struct agent_execs **out);
 void agent_execs_stop(struct agent_execs *execs); /* kill all, close every handle */
 void agent_execs_free(struct agent_execs *execs);
 
+/* The id of the exec that a process belongs to, borrowed until that ends; NULL: none. */
+const char *agent_execs_owner(const struct agent_execs *execs, pid_t pid);
+
 void agent_exec_handle_start(struct agent_request *req);  /* POST /v1/exec */
 void agent_exec_handle_list(struct agent_request *req);   /* GET /v1/exec */
 void agent_exec_handle_stdin(struct agent_request *req);  /* POST /v1/exec/{id}/stdin */

@@ -330,6 +330,78 @@ void agent_group_signal_others(struct agent_group *g, int signum, pid_t but)
         each_in_cgroup(g->path, send_signal, signum, but);
 }
 
+size_t agent_group_parse(const char *text, const char **path)
+{
+    while (text != NULL && strncmp(text, "0::/", 4) != 0) { /* others are of cgroup v1 */
+        text = strchr(text, '\n');
+        if (text != NULL)
+            text++;
+    }
+    if (text == NULL)
+        return 0;
+    *path = text + 3;
+    return strcspn(*path, "\n");
+}
+
+static bool in_cgroup(const struct agent_group *g, pid_t pid, char *inside, size_t size)
+{
+    char file[64], text[2 * PATH_MAX];
+    const char *path, *at = NULL, *tail;
+    size_t len, tail_len;
+    ssize_t n;
+    int fd;
+
+    snprintf(file, sizeof(file), "/proc/%d/cgroup", (int)pid);
+    fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    n = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (n <= 0)
+        return false;
+    text[n] = '\0';
+    len = agent_group_parse(text, &path);
+    if (len == 0)
+        return false;
+    text[(size_t)(path - text) + len] = '\0';
+    /* The file tells the path without the mount point: our directory's name and the group's. */
+    tail = strrchr(g->groups->path, '/');
+    tail = tail == NULL ? g->path : g->path + (tail - g->groups->path);
+    tail_len = strlen(tail);
+    for (const char *p = path; at == NULL && (p = strstr(p, tail)) != NULL; p += tail_len) {
+        if (p[tail_len] == '/' || p[tail_len] == '\0')
+            at = p + tail_len;
+    }
+    if (at != NULL && inside != NULL && *at == '/')
+        snprintf(inside, size, "%.*s", (int)strcspn(at + 1, "/"), at + 1);
+    return at != NULL;
+}
+
+bool agent_group_has(const struct agent_group *g, pid_t pid, char *inside, size_t size)
+{
+    struct agent_proc_set set;
+    bool found = false;
+    size_t n;
+
+    if (inside != NULL)
+        inside[0] = '\0';
+    if (g->groups->cgroups)
+        return in_cgroup(g, pid, inside, size);
+    if (g->leader <= 0)
+        return false;
+    agent_proc_set_init(&set, g->leader, g->itself);
+    set.others = g->others;
+    set.n_others = g->n_others;
+    do {
+        n = set.n;
+        agent_proc_set_grow(&set);
+    } while (set.n > n);
+    for (size_t i = 0; i < set.n; i++)
+        found = found || set.pids[i] == pid;
+    agent_proc_set_fini(&set);
+    return found;
+}
+
 size_t agent_group_count(struct agent_group *g)
 {
     return g->groups->cgroups ? each_in_cgroup(g->path, NULL, 0, 0) : walk(g, 0);

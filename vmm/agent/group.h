@@ -42,6 +42,12 @@ void agent_group_move(struct agent_group *g, pid_t pid);
 void agent_group_signal(struct agent_group *g, int signum);
 /* The same for all but one, which may go on making others: to be repeated. */
 void agent_group_signal_others(struct agent_group *g, int signum, pid_t but);
+/* Is the process in the group or one inside? inside, of size bytes (NULL: not asked for): the name
+ * of the group right inside that it is in, "" for none or without cgroups. */
+bool agent_group_has(const struct agent_group *g, pid_t pid, char *inside, size_t size);
+/* The path below the file system's mount of the cgroup that text, that of /proc/PID/cgroup, names.
+ * Returns its length, 0 when there is none; *path points into text. */
+size_t agent_group_parse(const char *text, const char **path);
 /* Number of processes, groups inside included; never a wrong 0. */
 size_t agent_group_count(struct agent_group *g);
 

@@ -13,7 +13,10 @@
 
 #include "transom/log.h"
 #include "vmm/agent/event.h"
+#include "vmm/agent/exec.h"
 #include "vmm/agent/splice.h"
+#include "vmm/agent/utf8.h"
+#include "vmm/agent/window.h"
 
 #define LOOK_EVERY_MS 500
 #define MAX_LISTENERS 512
@@ -55,6 +58,7 @@ size_t agent_port_parse(const char *text, bool v6, struct agent_listener *out, s
             out[n].port = (uint16_t)port;
             out[n].inode = inode;
             out[n].pid = 0;
+            out[n].owner = NULL;
             n++;
         }
         text = strchr(text, '\n');
@@ -147,10 +151,56 @@ static const struct agent_listener *find(const struct agent_listener *ls, size_t
     return NULL;
 }
 
+/* The kernel's name for a process, which it may have set to any bytes. */
+static json_t *comm_json(pid_t pid)
+{
+    char path[64], comm[64], *text;
+    size_t len = 0;
+    ssize_t n;
+    json_t *out;
+    int fd;
+
+    snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    n = read(fd, comm, sizeof(comm));
+    close(fd);
+    if (n > 0 && comm[n - 1] == '\n')
+        n--;
+    text = n <= 0 ? NULL : agent_utf8_repair(comm, (size_t)n, &len);
+    out = text == NULL ? NULL : json_stringn(text, len);
+    free(text);
+    return out;
+}
+
+/* Asked once, when the socket is seen first: at its end the process may be gone. */
+static json_t *find_owner(const struct agent *a, pid_t pid)
+{
+    char run_id[AGENT_RUN_ID_SIZE];
+    struct agent_window *w = agent_windows_owner(a->windows, pid, run_id);
+    const char *exec_id = w == NULL ? agent_execs_owner(a->execs, pid) : NULL;
+
+    return json_pack("{s:o*,s:s*,s:s*,s:s*}", "comm", comm_json(pid), "window",
+                     w != NULL ? agent_window_name(w) : NULL, "run_id",
+                     w != NULL && run_id[0] != '\0' ? run_id : NULL, "exec_id", exec_id);
+}
+
 static json_t *to_json(const struct agent_listener *l)
 {
-    return json_pack("{s:i,s:s,s:i}", "port", (int)l->port, "address", l->address, "pid",
-                     (int)l->pid);
+    json_t *out =
+        json_pack("{s:i,s:s,s:i}", "port", (int)l->port, "address", l->address, "pid", (int)l->pid);
+
+    if (out != NULL && l->owner != NULL)
+        (void)json_object_update(out, l->owner); /* out of memory: without it */
+    return out;
+}
+
+static void forget(struct agent_ports *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        json_decref(p->now[i].owner);
+    p->n = 0;
 }
 
 /* The agent's own port is nothing that runs in the machine. */
@@ -180,13 +230,19 @@ static void look(struct agent_ports *p)
         for (size_t i = 0; i < n; i++) {
             const struct agent_listener *old = find(p->now, p->n, &next[i]);
 
-            if (old != NULL)
+            if (old != NULL) {
                 next[i].pid = old->pid;
-            else
+                next[i].owner = json_incref(old->owner);
+            } else {
                 unknown = true;
+            }
         }
         if (unknown)
             find_pids(next, n);
+        for (size_t i = 0; i < n; i++) {
+            if (next[i].pid != 0 && next[i].owner == NULL)
+                next[i].owner = find_owner(p->agent, next[i].pid);
+        }
         for (size_t i = 0; i < p->n; i++) {
             if (find(next, n, &p->now[i]) == NULL)
                 agent_event(p->agent, "unlisten", to_json(&p->now[i]));
@@ -195,6 +251,7 @@ static void look(struct agent_ports *p)
             if (find(p->now, p->n, &next[i]) == NULL)
                 agent_event(p->agent, "listen", to_json(&next[i]));
         }
+        forget(p);
         memcpy(p->now, next, n * sizeof(*next));
         p->n = n;
     }
@@ -240,6 +297,7 @@ void agent_ports_stop(struct agent_ports *p)
 
 void agent_ports_free(struct agent_ports *p)
 {
+    forget(p);
     free(p);
 }
 

@@ -12,7 +12,8 @@ struct agent_listener {
     uint16_t port;
     char address[48]; /* as text */
     uint64_t inode;
-    pid_t pid; /* 0: not known (yet) */
+    pid_t pid;     /* 0: not known (yet) */
+    json_t *owner; /* {"comm","window","run_id","exec_id"}, as far as known; or NULL */
 };
 
 /* Parse /proc/net/tcp or tcp6 text: sockets in state LISTEN. Returns how many were put into out (at
@@ -25,7 +26,8 @@ void agent_ports_start(struct agent_ports *p);
 void agent_ports_stop(struct agent_ports *p);
 void agent_ports_free(struct agent_ports *p);
 
-/* [{"port","address","pid"}], new. */
+/* [{"port","address","pid","comm","window","run_id","exec_id"}], new; what is not known is left out
+ * (pid: 0). */
 json_t *agent_ports_json(const struct agent_ports *p);
 /* Does a process listen on port by now? */
 bool agent_ports_has(const struct agent_ports *p, uint16_t port);

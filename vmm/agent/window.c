@@ -48,7 +48,7 @@ struct agent_run {
     bool cancelled;                /* a newer one or a close ended it */
     bool mark_from, mark_to, told; /* seen so far: both marks, the news of its end */
     unsigned n_shells;
-    char id[48];
+    char id[AGENT_RUN_ID_SIZE];
     struct agent_run_view view;
 };
 
@@ -543,18 +543,55 @@ static void begin(struct agent_window *w)
         post(w, run);
 }
 
+static void format_id(const struct agent_windows *ws, uint64_t seq, char out[AGENT_RUN_ID_SIZE])
+{
+    const char *instance = ws->agent->id.instance != NULL ? ws->agent->id.instance : "";
+
+    snprintf(out, AGENT_RUN_ID_SIZE, "%.20s%s%llu", instance, instance[0] != '\0' ? "-" : "",
+             (unsigned long long)seq);
+}
+
+struct agent_window *agent_windows_owner(struct agent_windows *ws, pid_t pid, char *run_id)
+{
+    char inside[64];
+    unsigned long long seq;
+
+    run_id[0] = '\0';
+    for (struct agent_window *w = ws->list; w != NULL; w = w->next) {
+        struct agent_run *runs[] = {w->run, w->waiting};
+
+        if (w->group == NULL || !agent_group_has(w->group, pid, inside, sizeof(inside)))
+            continue;
+        /* The group's name tells also of runs that are over and forgotten. */
+        if (sscanf(inside, "r%llu.", &seq) == 1) {
+            format_id(ws, seq, run_id);
+            return w;
+        }
+        for (size_t i = 0; i < 2; i++) {
+            if (runs[i] != NULL && runs[i]->group != NULL &&
+                agent_group_has(runs[i]->group, pid, NULL, 0))
+                snprintf(run_id, AGENT_RUN_ID_SIZE, "%s", runs[i]->id);
+        }
+        return w;
+    }
+    return NULL;
+}
+
 static int new_run(struct agent_window *w, const char *command, size_t len, json_t *env,
                    struct agent_run **out)
 {
     struct agent_windows *ws = w->windows;
     struct agent_run *run = calloc(1, sizeof(*run));
+    char prefix[32];
     int r;
 
     if (run == NULL)
         return UV_ENOMEM;
+    run->seq = ++ws->last_seq;
+    snprintf(prefix, sizeof(prefix), "r%llu.", (unsigned long long)run->seq);
     run->command = malloc(len + 1);
     r = run->command == NULL ? UV_ENOMEM
-                             : agent_group_new(ws->agent->groups, w->group, "r", &run->group);
+                             : agent_group_new(ws->agent->groups, w->group, prefix, &run->group);
     if (r != 0) {
         free(run->command);
         free(run);
@@ -566,12 +603,8 @@ static int new_run(struct agent_window *w, const char *command, size_t len, json
     run->env = json_incref(env);
     run->refs = 1;
     run->window = w;
-    run->seq = ++ws->last_seq;
     run->view.from = run->view.to = w->ring.end;
-    snprintf(run->id, sizeof(run->id), "%.20s%s%llu",
-             ws->agent->id.instance != NULL ? ws->agent->id.instance : "",
-             ws->agent->id.instance != NULL && ws->agent->id.instance[0] != '\0' ? "-" : "",
-             (unsigned long long)run->seq);
+    format_id(ws, run->seq, run->id);
     run->view.id = run->id;
     *out = run;
     return 0;

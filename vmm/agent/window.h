@@ -54,6 +54,11 @@ void agent_windows_free(struct agent_windows *ws);
  * shell lives. back_ms: a shell that was told to leave a run must be back by then. */
 void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t back_ms);
 
+/* Which window, and which run in it, a process belongs to. run_id ("" when not known) holds at
+ * least AGENT_RUN_ID_SIZE bytes. Returns NULL for none. */
+#define AGENT_RUN_ID_SIZE 48
+struct agent_window *agent_windows_owner(struct agent_windows *ws, pid_t pid, char *run_id);
+
 struct agent_window *agent_window_find(struct agent_windows *ws, const char *name);
 struct agent_window *agent_window_first(struct agent_windows *ws);
 struct agent_window *agent_window_next(struct agent_window *w);
