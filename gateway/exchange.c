@@ -81,6 +81,7 @@ void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const stru
     struct gw_page invalid = {
         .status = 400, .code = "bad_request", .message = "The Host is malformed."};
     struct gw_host host;
+    struct gw_str id;
 
     x->method = req->method_id;
     x->request_framing = req->framing;
@@ -89,7 +90,8 @@ void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const stru
     x->upgrade = req->upgrade;
     x->wants_html = gw_accepts_html(req->fields, req->n_fields);
     x->start_ms = gw_loop_now(w->loop);
-    gw_log_begin(x, req, peer);
+    id = gw_request_id(req, &w->id_state, x->request_id);
+    gw_log_begin(x, req, peer, id);
     gw_host_parse(req->host, w->opt->domain, w->opt->preview_domain, &host);
     switch (host.kind) {
     case GW_HOST_INVALID:

@@ -17,6 +17,7 @@
 #include "gateway/buf.h"
 #include "gateway/host.h"
 #include "gateway/message.h"
+#include "gateway/request_id.h"
 #include "gateway/table.h"
 
 struct gw_exchange;
@@ -77,7 +78,8 @@ struct gw_exchange {
     bool tls;
     bool public_tls;     /* the client speaks https, be it to a trusted proxy before the edge */
     struct gw_buf *head; /* as sent upstream; kept until the response begins, for one retry */
-    struct gw_str host;  /* as sent; lies in what the back keeps of the head, as long as that */
+    char request_id[GW_REQUEST_ID_LEN + 1]; /* made here, to be passed on; "": the client's own */
+    struct gw_str host; /* as sent; lies in what the back keeps of the head, as long as that */
 
     /* Of the answer. */
     bool head_sent; /* the final head was given to the front */

@@ -92,7 +92,8 @@ static size_t put_target(char *out, size_t room, struct gw_str target)
     return n + put_json(out + n, room - n, target.p + from, target.len - from);
 }
 
-void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer)
+void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer,
+                  struct gw_str id)
 {
     struct gw_worker *w = x->worker;
     struct gw_str target = req->target;
@@ -107,12 +108,13 @@ void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const str
     p = x->log->data;
     room = LOG_LINE_MAX - 512; /* what the end adds */
     n = gw_address_text(peer, address);
-    n = (size_t)snprintf(p, room, "\"client\":\"%.*s\",\"proto\":\"%s\",\"tls\":%s,\"host\":\"",
-                         (int)n, address,
-                         x->http2       ? "HTTP/2"
-                         : x->minor > 0 ? "HTTP/1.1"
-                                        : "HTTP/1.0",
-                         x->tls ? "true" : "false");
+    n = (size_t)snprintf(
+        p, room, "\"id\":\"%.*s\",\"client\":\"%.*s\",\"proto\":\"%s\",\"tls\":%s,\"host\":\"",
+        (int)id.len, id.p, (int)n, address,
+        x->http2       ? "HTTP/2"
+        : x->minor > 0 ? "HTTP/1.1"
+                       : "HTTP/1.0",
+        x->tls ? "true" : "false");
     n += put_json(p + n, 320, req->host.p, req->host.len);
     n += (size_t)snprintf(p + n, room - n, "\",\"method\":\"");
     n += put_json(p + n, 48, req->method.p, req->method.len);

@@ -13,8 +13,9 @@ struct gw_access_log;
 TR_MUST_CHECK int gw_log_open(const char *path, struct gw_access_log **out, struct err *err);
 void gw_log_close(struct gw_access_log *log);
 
-/* Note what is only known at the request's beginning. */
-void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer);
+/* Note what is only known at the request's beginning. id: of the request. */
+void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer,
+                  struct gw_str id);
 /* end: "done", "client gone", "broken", "tunnel". Gives the note back. */
 void gw_log_end(struct gw_exchange *x, const char *end);
 /* A tunnel outlives its exchange: the note moves to it (allocated; NULL without a log), and the

@@ -587,9 +587,9 @@ static bool is_passed(const struct gw_field *f)
 }
 
 static int copy_request(struct call *c, const struct gw_request *req, const struct sockaddr *peer,
-                        bool tls)
+                        const struct gw_exchange *x)
 {
-    size_t n = 7, text = req->method.len + req->target.len + req->host.len + 256;
+    size_t n = 8, text = req->method.len + req->target.len + req->host.len + 256;
     char address[GW_ADDRESS_TEXT];
     struct copier to;
 
@@ -603,7 +603,7 @@ static int copy_request(struct call *c, const struct gw_request *req, const stru
     to.f = c->fields;
     to.p = (char *)(c->fields + n);
     add(&to, ":method", 7, req->method.p, req->method.len);
-    add(&to, ":scheme", 7, tls ? "https" : "http", tls ? 5 : 4);
+    add(&to, ":scheme", 7, x->tls ? "https" : "http", x->tls ? 5 : 4);
     add(&to, ":authority", 10, req->host.p, req->host.len);
     add(&to, ":path", 5, req->target.p, req->target.len);
     for (size_t i = 0; i < req->n_fields; i++)
@@ -611,7 +611,9 @@ static int copy_request(struct call *c, const struct gw_request *req, const stru
             add(&to, req->fields[i].name, req->fields[i].name_len, req->fields[i].value,
                 req->fields[i].value_len);
     add(&to, "x-forwarded-for", 15, address, gw_address_text(peer, address));
-    add(&to, "x-forwarded-proto", 17, tls ? "https" : "http", tls ? 5 : 4);
+    add(&to, "x-forwarded-proto", 17, x->tls ? "https" : "http", x->tls ? 5 : 4);
+    if (x->request_id[0] != '\0')
+        add(&to, "x-request-id", 12, x->request_id, GW_REQUEST_ID_LEN);
     c->n_fields = (size_t)(to.f - c->fields);
     return 0;
 }
@@ -650,7 +652,7 @@ void gw_manager_start(struct gw_exchange *x, const struct gw_request *req,
     struct gw_manager *m = manager_of(x->worker);
     struct call *c = calloc(1, sizeof(*c));
 
-    if (m == NULL || c == NULL || copy_request(c, req, peer, x->tls) != 0) {
+    if (m == NULL || c == NULL || copy_request(c, req, peer, x) != 0) {
         free(c);
         gw_exchange_back_failed(x, 503, "no_memory", "The edge is out of memory.");
         return;

@@ -106,6 +106,11 @@ int gw_upstream_head(struct gw_exchange *x, const struct gw_request *req,
             p = put_field(p, &req->fields[i]);
         }
     p = put_forwarded(p, x, req, peer, trusted);
+    if (x->request_id[0] != '\0') {
+        p = PUT(p, "X-Request-Id: ");
+        p = put(p, x->request_id, GW_REQUEST_ID_LEN);
+        p = PUT(p, "\r\n");
+    }
     if (req->upgrade)
         p = PUT(p, "Connection: Upgrade\r\nUpgrade: websocket\r\n");
     if (req->framing == GW_BODY_CHUNKED) {

@@ -29,7 +29,7 @@ static struct gw_wake *slot_of(struct gw_wakes *wakes, const char *label, uint64
 
     memcpy(&a, label, 8);
     memcpy(&b, label + 8, 8);
-    a = (a ^ (b << 1)) * 0x9e3779b97f4a7c15ull >> 32;
+    a = (a ^ (b << 1)) * 0x9e3779b97f4a7c15ull >> 54;
     for (unsigned i = 0; i < N_PROBES; i++) {
         struct gw_wake *s = &wakes->slots[(a + i) % GW_WAKE_SLOTS];
 

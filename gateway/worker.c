@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <uv.h>
 
 #include "gateway/client.h"
@@ -130,6 +131,8 @@ int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index)
     w->gw = gw;
     w->opt = o;
     w->index = index;
+    if (getrandom(&w->id_state, sizeof(w->id_state), 0) != (ssize_t)sizeof(w->id_state))
+        w->id_state = uv_hrtime() + index;
     pthread_mutex_init(&w->mail_lock, NULL);
     w->fields = calloc(o->limits.n_fields + GW_FIELDS_EXTRA, sizeof(struct gw_field));
     if (w->fields == NULL)

@@ -85,7 +85,8 @@ struct gw_worker {
     void *h2_nv; /* nghttp2's fields of the head being sent; as many as fields */
     struct gw_tunnel *tunnels;
     struct gw_stats stats;
-    char *log_buf; /* access log lines of this turn */
+    uint64_t id_state; /* of request ids */
+    char *log_buf;     /* access log lines of this turn */
     size_t log_len;
 
     pthread_mutex_t mail_lock;

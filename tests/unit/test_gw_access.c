@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gateway/http1.h"
+#include "gateway/request_id.h"
 
 /* Under the key 00 01 02 ... 1f, until 2033; made by another implementation (Python's hmac). */
 #define LABEL  "ab12ab12ab12ab12"
@@ -304,6 +305,50 @@ START_TEST(requests_are_cleaned)
 }
 END_TEST
 
+START_TEST(request_ids)
+{
+    static const char *const kept[] = {"a", "0123-ab._~+/=:@",
+                                       "0123456789abcdef0123456789abcdef0123456789abcdef"
+                                       "0123456789abcdef"};
+    static const char *const replaced[] = {
+        "X-Request-Id: \r\n",
+        "X-Request-Id: a b\r\n",
+        "X-Request-Id: a\"\r\n",
+        "X-Request-Id: a\r\nx_request_id: b\r\n",
+        "X-Request-Id: \xe4\r\n",
+        "",
+        "X-Request-Id: 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdefg\r\n"};
+    char head[256], made[GW_REQUEST_ID_LEN + 1], last[GW_REQUEST_ID_LEN + 1] = "";
+    uint64_t state = 0;
+
+    for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        struct gw_request req;
+        struct gw_str id;
+
+        snprintf(head, sizeof(head), "GET / HTTP/1.1\r\n" HOST "X-Request-Id: %s\r\n\r\n", kept[i]);
+        req = request(head);
+        id = gw_request_id(&req, &state, made);
+        ck_assert(id.len == strlen(kept[i]) && memcmp(id.p, kept[i], id.len) == 0);
+        ck_assert(made[0] == '\0' && !fields[1].hop_by_hop);
+    }
+    for (size_t i = 0; i < sizeof(replaced) / sizeof(replaced[0]); i++) {
+        struct gw_request req;
+        struct gw_str id;
+
+        snprintf(head, sizeof(head), "GET / HTTP/1.1\r\n" HOST "%s\r\n", replaced[i]);
+        req = request(head);
+        id = gw_request_id(&req, &state, made);
+        ck_assert_ptr_eq(id.p, made);
+        ck_assert_uint_eq(strlen(made), GW_REQUEST_ID_LEN);
+        ck_assert_uint_eq(strspn(made, "0123456789abcdef"), GW_REQUEST_ID_LEN);
+        ck_assert_str_ne(made, last);
+        strcpy(last, made);
+        for (size_t j = 1; j < req.n_fields; j++)
+            ck_assert(fields[j].hop_by_hop);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("gateway/access");
@@ -321,6 +366,7 @@ int main(void)
     tcase_add_test(tc, where_tokens_are_looked_for);
     tcase_add_test(tc, cookie_attributes);
     tcase_add_test(tc, requests_are_cleaned);
+    tcase_add_test(tc, request_ids);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);

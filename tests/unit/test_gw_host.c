@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "gateway/host.h"
 #include "gateway/options.h"
 #include "gateway/pages.h"
+#include "gateway/wake.h"
 
 static enum gw_host_kind kind_of(const char *value)
 {
@@ -177,6 +179,36 @@ START_TEST(page_bodies_escape)
 }
 END_TEST
 
+START_TEST(wakes_are_asked_for_once_in_a_while)
+{
+    static struct gw_wakes wakes;
+    char label[TR_LABEL_LEN + 1] = "ab12ab12ab12ab12";
+    unsigned n_due = 0;
+    int status;
+
+    gw_wakes_init(&wakes);
+    ck_assert(gw_wake_due(&wakes, label, 1000, &status));
+    ck_assert(!gw_wake_due(&wakes, label, 1000, &status));
+    ck_assert_int_eq(status, 0);
+    gw_wake_done(&wakes, label, 409);
+    ck_assert(!gw_wake_due(&wakes, label, 5999, &status));
+    ck_assert_int_eq(status, 409);
+    ck_assert(gw_wake_due(&wakes, label, 6000, &status));
+    gw_wake_done(&wakes, label, 0);
+    ck_assert(!gw_wake_due(&wakes, label, 6001, &status));
+    ck_assert_int_eq(status, -1);
+    /* More labels at once than are kept: some have to wait, none is asked for twice. */
+    for (unsigned round = 0; round < 2; round++)
+        for (unsigned i = 0; i < 3 * GW_WAKE_SLOTS; i++) {
+            snprintf(label, sizeof(label), "%016u", i);
+            n_due += gw_wake_due(&wakes, label, 20000, &status);
+        }
+    ck_assert_uint_le(n_due, GW_WAKE_SLOTS);
+    ck_assert_uint_ge(n_due, GW_WAKE_SLOTS / 2);
+    gw_wakes_fini(&wakes);
+}
+END_TEST
+
 START_TEST(buffers_are_recycled)
 {
     struct gw_bufs bufs = {0};
@@ -210,6 +242,7 @@ int main(void)
     tcase_add_test(tc, trusted_proxies);
     tcase_add_test(tc, options_that_disagree);
     tcase_add_test(tc, page_bodies_escape);
+    tcase_add_test(tc, wakes_are_asked_for_once_in_a_while);
     tcase_add_test(tc, buffers_are_recycled);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);

@@ -123,6 +123,63 @@ END_TEST
 static _Atomic bool stop;
 
 /* A reader sees a label with one of the states that it had, never a mixture. */
+static struct tr_route_extra *extra(const uint8_t *key)
+{
+    static const struct tr_route_rule rule = {.prefix = "/api", .prefix_len = 4, .port = 3000};
+    struct tr_route_extra *x;
+    struct err err = {0};
+
+    ck_assert_int_eq(tr_route_extra_new(&rule, 1, NULL, 0, key, false, &x, &err), 0);
+    return x;
+}
+
+START_TEST(what_few_routes_have_is_shared)
+{
+    struct tr_route route = {.state = TR_SANDBOX_ASLEEP,
+                             .label = "aaaaaaaaaaaaaaaa",
+                             .protocol = TR_PROTOCOL_H2C,
+                             .wake = true,
+                             .agent_port = 982};
+    struct gw_route r, later;
+
+    route.extra = extra(NULL);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_NEW);
+    tr_route_fini(&route);
+    ck_assert(gw_table_get(table, route.label, &r));
+    ck_assert(r.wake && r.protocol == TR_PROTOCOL_H2C && r.agent_port == 982);
+    ck_assert(r.extra != NULL && r.extra->n_rules == 1 && !r.extra->is_private);
+    route.wake = false;
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 2), GW_TABLE_SAME);
+    ck_assert(gw_table_get(table, route.label, &later));
+    ck_assert(!later.wake && later.extra == NULL);
+    ck_assert_str_eq(r.extra->rules[0].prefix, "/api"); /* held by who got it */
+    tr_route_extra_unref(r.extra);
+}
+END_TEST
+
+START_TEST(losing_access_is_told)
+{
+    struct tr_route route = {.state = TR_SANDBOX_ASLEEP, .label = "aaaaaaaaaaaaaaaa"};
+    uint8_t key[TR_ROUTE_KEY_SIZE] = {1};
+
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_NEW);
+    route.extra = extra(key);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_REVOKED);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_SAME);
+    tr_route_fini(&route);
+    key[0] = 2;
+    route.extra = extra(key);
+    route.instance = 7;
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_REVOKED);
+    tr_route_fini(&route);
+    route.extra = extra(NULL);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_SAME);
+    tr_route_fini(&route);
+    route.instance = 8;
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_CHANGED);
+}
+END_TEST
+
 static void *reader(void *arg)
 {
     struct gw_route r;
@@ -168,6 +225,8 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, put_get_remove);
     tcase_add_test(tc, only_a_difference_counts_as_a_change);
+    tcase_add_test(tc, what_few_routes_have_is_shared);
+    tcase_add_test(tc, losing_access_is_told);
     tcase_add_test(tc, grows_step_by_step);
     tcase_add_test(tc, sweep_forgets_other_generations);
     tcase_add_test(tc, readers_beside_the_writer);
