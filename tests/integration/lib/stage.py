@@ -174,7 +174,7 @@ class Stage:
         """Start tests/e2e/client/SCRIPT in a browser: a Browser."""
         name = script.rpartition(".")[0]
         program = os.path.basename(_program_name())
-        shot = os.path.join(harness_node.artifacts_dir(), f"{program}-{mode.name}.png")
+        shot = os.path.join(harness_node.artifacts_dir(), f"{program}-{name}-{mode.name}.png")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(shot)
         task = {"url": self.url(mode, path), "screenshot": shot, "domain": DOMAIN,
