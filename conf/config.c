@@ -263,3 +263,21 @@ const char *tr_config_list_get(const struct tr_config *config, const char *name,
     assert(i < v->n_items);
     return v->items[i];
 }
+
+bool tr_config_same(const struct tr_config *a, const struct tr_config *b, const char *name)
+{
+    int i = opt_find(name);
+    const struct config_value *x, *y;
+
+    assert(i >= 0);
+    x = &a->values[i];
+    y = &b->values[i];
+    if (!opt_is_list(&opt_table[i]))
+        return strcmp(x->text, y->text) == 0;
+    if (x->n_items != y->n_items)
+        return false;
+    for (size_t j = 0; j < x->n_items; j++)
+        if (strcmp(x->items[j], y->items[j]) != 0)
+            return false;
+    return true;
+}

@@ -38,7 +38,7 @@ static void print_help(const struct tr_daemon *daemon)
 }
 
 /* Returns -1 to go on, else the exit status. */
-static int parse_args(int argc, char **argv, const struct tr_daemon *daemon, struct args *args)
+static int parse_args(int argc, char **argv, const struct tr_daemon *daemon, struct args *parsed)
 {
     static const struct option options[] = {
         {"check", no_argument, NULL, 'n'},
@@ -52,15 +52,15 @@ static int parse_args(int argc, char **argv, const struct tr_daemon *daemon, str
     while ((c = getopt_long(argc, argv, "f:ndv", options, NULL)) != -1) {
         switch (c) {
         case 'f':
-            args->path = optarg;
+            parsed->path = optarg;
             break;
         case 'n':
-            args->check = true;
+            parsed->check = true;
             break;
         case 'd':
             break;
         case 'v':
-            args->verbose = true;
+            parsed->verbose = true;
             break;
         case 'h':
             print_help(daemon);
@@ -81,19 +81,41 @@ static int parse_args(int argc, char **argv, const struct tr_daemon *daemon, str
     return -1;
 }
 
-static int load(const struct args *args, const struct tr_daemon *daemon, struct tr_config **config,
-                struct err *err)
-{
-    const char *path = args->path != NULL ? args->path : TR_CONFIG_DEFAULT_PATH;
-    int r = tr_config_load(path, config, err);
+/* Of the command line; set once, at the start. */
+static struct args args;
 
-    if (r == -ENOENT && args->path == NULL)
+const char *tr_daemon_config_path(void)
+{
+    return args.path != NULL ? args.path : TR_CONFIG_DEFAULT_PATH;
+}
+
+int tr_daemon_reload(struct tr_config **config, struct err *err)
+{
+    int r = tr_config_load(tr_daemon_config_path(), config, err);
+
+    if (r == -ENOENT && args.path == NULL)
         r = tr_config_new(config);
+    return r;
+}
+
+void tr_daemon_apply_log(const struct tr_config *config)
+{
+    enum tr_log_level level = TR_LOG_INFO;
+
+    if (tr_log_parse_level(tr_config_str(config, "log.level"), &level) != 0)
+        abort(); /* the option allows level names only */
+    tr_log_set_level(args.verbose ? TR_LOG_DEBUG : level);
+}
+
+static int load(const struct tr_daemon *daemon, struct tr_config **config, struct err *err)
+{
+    int r = tr_daemon_reload(config, err);
+
     if (r != 0 || daemon->check == NULL)
         return r;
     r = daemon->check(*config, err);
     if (r != 0) {
-        tr_err_wrap(err, "%.200s", path);
+        tr_err_wrap(err, "%.200s", tr_daemon_config_path());
         tr_config_free(*config);
         *config = NULL;
     }
@@ -103,30 +125,27 @@ static int load(const struct args *args, const struct tr_daemon *daemon, struct 
 int tr_daemon_start(int argc, char **argv, const struct tr_daemon *daemon,
                     struct tr_config **config)
 {
-    struct args args = {0};
     struct err err = {.msg = "out of memory"};
-    enum tr_log_level level = TR_LOG_INFO;
     int r;
 
     *config = NULL;
     signal(SIGPIPE, SIG_IGN);
     tr_log_init(daemon->component, TR_LOG_INFO);
+    memset(&args, 0, sizeof(args));
     r = parse_args(argc, argv, daemon, &args);
     if (r != -1)
         return r;
-    if (load(&args, daemon, config, &err) != 0) {
+    if (load(daemon, config, &err) != 0) {
         fprintf(stderr, "%s\n", err.msg); /* begins with FILE:LINE:COLUMN, as editors expect */
         return EXIT_FAILURE;
     }
     if (args.check) {
-        printf("%s: ok\n", args.path != NULL ? args.path : TR_CONFIG_DEFAULT_PATH);
+        printf("%s: ok\n", tr_daemon_config_path());
         tr_config_free(*config);
         *config = NULL;
         return EXIT_SUCCESS;
     }
-    if (tr_log_parse_level(tr_config_str(*config, "log.level"), &level) != 0)
-        abort(); /* the option allows level names only */
-    tr_log_set_level(args.verbose ? TR_LOG_DEBUG : level);
+    tr_daemon_apply_log(*config);
     return -1;
 }
 

@@ -19,6 +19,7 @@ const struct opt opt_table[] = {
 
 const size_t opt_count = sizeof(opt_table) / sizeof(opt_table[0]);
 
+#define PATH_MAX_LEN 1000
 #define NAME_MAX_LEN 63 /* longest name worth comparing for a hint */
 
 int opt_find(const char *name)
@@ -82,6 +83,7 @@ void opt_describe(const struct opt *opt, char *buf, size_t size)
             "a list of ADDRESS:PORT, such as [\"127.0.0.1:8080\", \"[::1]:8080\"]",
         [OPT_LIST_CIDR] = "a list of ADDRESS or ADDRESS/BITS, such as [10.0.0.0/8]",
         [OPT_LIST_ADDRESS] = "a list of IP addresses, such as [192.0.2.53]",
+        [OPT_LIST_PATH] = "a list of absolute paths",
     };
     char choices[200];
 
@@ -246,6 +248,8 @@ static bool text_fits(const struct opt *opt, const char *text)
         return is_dns_name(text);
     case OPT_PATH:
         return text[0] == '/';
+    case OPT_LIST_PATH:
+        return text[0] == '/' && strlen(text) <= PATH_MAX_LEN;
     case OPT_URL:
         return one_of(opt->allowed, text, true) && strchr(text, ' ') == NULL;
     case OPT_ENUM:

@@ -23,6 +23,7 @@ enum opt_type {
     OPT_LIST_ENDPOINT,
     OPT_LIST_CIDR, /* ADDRESS or ADDRESS/BITS, either family */
     OPT_LIST_ADDRESS,
+    OPT_LIST_PATH, /* absolute */
 };
 
 struct opt {

@@ -451,7 +451,7 @@ void gw_client_finish(struct gw_client *c)
         return;
     }
     gw_timer_stop(&c->timer);
-    if (!c->keep_alive || c->eof || c->w->draining) {
+    if (!c->keep_alive || c->eof || (c->w->draining && !c->w->gentle)) {
         linger(c);
         return;
     }
@@ -505,6 +505,8 @@ static void on_handshake(struct gw_sock *sock, int status)
         gw_client_close(c);
         return;
     }
+    gw_count(&c->w->stats.tls_handshakes, 1);
+    gw_count(&c->w->stats.tls_resumed, gw_sock_tls_resumed(sock));
     alpn = gw_sock_tls_alpn(sock, &len);
     if (len == 2 && memcmp(alpn, "h2", 2) == 0) {
         become_http2(c, NULL, 0);
@@ -539,7 +541,7 @@ void gw_client_start(struct gw_worker *w, struct gw_sock *sock, bool tls)
     if (tls) {
         c->state = GW_CLIENT_TLS;
         gw_timer_start(&w->t_head, &c->timer, on_timeout);
-        if (gw_sock_tls_accept(w->loop, &c->sock, w->gw->tls, on_handshake) != 0)
+        if (gw_sock_tls_accept(w->loop, &c->sock, w->tls, on_handshake) != 0)
             gw_client_close(c);
         return;
     }
@@ -551,10 +553,20 @@ void gw_client_start(struct gw_worker *w, struct gw_sock *sock, bool tls)
 
 void gw_client_drain(struct gw_client *c)
 {
+    if (c->w->gentle)
+        return; /* the next response head says that it is the last */
+    c->keep_alive = false;
+    if (c->state == GW_CLIENT_HEAD && c->in.buf == NULL) {
+        c->busy++;
+        on_read(&c->sock); /* a request may have come already: it is the last one */
+        c->busy--;
+        if (c->state == GW_CLIENT_CLOSED) {
+            release(c);
+            return;
+        }
+    }
     if (c->state == GW_CLIENT_TLS || (c->state == GW_CLIENT_HEAD && c->in.buf == NULL))
         gw_client_close(c);
-    else
-        c->keep_alive = false;
 }
 
 /* Give the connection away for a tunnel. */

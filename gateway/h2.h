@@ -24,6 +24,8 @@ void gw_h2_close(struct gw_h2_client *c);
 struct gw_h2_client *gw_h2_next(struct gw_h2_client *c);
 /* Announce the end; streams that run may finish. */
 void gw_h2_drain(struct gw_h2_client *c);
+/* Room for n fields being sent (the worker's h2_nv), or NULL. */
+void *gw_h2_new_fields(size_t n);
 /* At the worker's end: pooled memory. */
 void gw_h2_fini(struct gw_worker *w);
 

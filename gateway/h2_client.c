@@ -530,13 +530,18 @@ static int make_session(struct gw_h2_client *c)
     return r == 0 ? 0 : UV_ENOMEM;
 }
 
+void *gw_h2_new_fields(size_t n)
+{
+    return calloc(n, sizeof(nghttp2_nv));
+}
+
 void gw_h2_start(struct gw_worker *w, struct gw_sock *sock, const union gw_peer *peer,
                  const char *received, size_t len)
 {
     struct gw_h2_client *c = calloc(1, sizeof(*c));
 
     if (w->h2_nv == NULL)
-        w->h2_nv = calloc(w->opt->limits.n_fields + GW_FIELDS_EXTRA, sizeof(nghttp2_nv));
+        w->h2_nv = gw_h2_new_fields(w->opt->limits.n_fields + GW_FIELDS_EXTRA);
     if (c != NULL) {
         c->w = w;
         c->peer = *peer;

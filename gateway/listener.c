@@ -7,16 +7,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
 #include "gateway/address.h"
 #include "gateway/client.h"
+#include "gateway/control.h"
 #include "transom/log.h"
 
 #define BACKLOG          4096
 #define ACCEPTS_PER_TURN 32
-#define FIRST_PASSED_FD  3 /* sd_listen_fds(3) */
+#define CLOSE_ACCEPTS    1024 /* of what waits when a listener is closed */
+#define SOCKETS_MAX      256  /* of one address: workers, now or before */
+#define FREE_WAIT_MS     1000
 
 static void on_acceptable(struct gw_sock *sock);
 
@@ -105,23 +109,35 @@ static int open_one(const struct sockaddr *sa, socklen_t len, const char *text, 
     return tr_err_set(err, r, "%s: %s", text, strerror(-r));
 }
 
-/* A second gateway on the same port would share it silently (SO_REUSEPORT, same user): ask with a
- * socket that does not share. */
-static int check_free(const struct sockaddr *sa, socklen_t len, const char *text, struct err *err)
+static int try_bind(const struct sockaddr *sa, socklen_t len)
 {
-    int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, r = 0;
+    int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1, r;
 
     if (fd < 0)
-        return tr_err_set(err, -errno, "%s: socket: %s", text, strerror(errno));
+        return -errno;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (sa->sa_family == AF_INET6)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
-    if (bind(fd, sa, len) != 0 && errno == EADDRINUSE)
-        r = tr_err_set(err, -EADDRINUSE,
-                       "%s: another program listens there; stop it or configure another port",
-                       text);
+    r = bind(fd, sa, len) == 0 ? 0 : -errno;
     close(fd);
     return r;
+}
+
+/* A second gateway on the same port would share it silently (SO_REUSEPORT, same user): ask with a
+ * socket that does not share. A predecessor that was killed may be ending still. */
+static int check_free(const struct sockaddr *sa, socklen_t len, const char *text, struct err *err)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000000L};
+    int r = try_bind(sa, len);
+
+    for (int waited = 0; r == -EADDRINUSE && waited < FREE_WAIT_MS; waited += 20) {
+        nanosleep(&pause, NULL);
+        r = try_bind(sa, len);
+    }
+    if (r == -EADDRINUSE)
+        return tr_err_set(
+            err, r, "%s: another program listens there; stop it or configure another port", text);
+    return 0; /* another fault is told when it is opened */
 }
 
 static void add_url(char *urls, size_t len, bool tls, int fd)
@@ -137,94 +153,106 @@ static void add_url(char *urls, size_t len, bool tls, int fd)
     snprintf(urls + at, len - at, "%s%s://%s", at > 0 ? " " : "", tls ? "https" : "http", text);
 }
 
-/* One address, one socket per worker; port 0 is settled by the first. */
-static int open_address(struct gw_gateway *gw, const char *text, bool tls, char *urls, size_t len,
-                        struct err *err)
+static int open_new(struct gw_kept *kept, const char *name, const struct sockaddr *sa,
+                    socklen_t len, const char *text, struct err *err)
+{
+    int fd = open_one(sa, len, text, err), r;
+
+    if (fd < 0)
+        return fd;
+    r = gw_kept_store(kept, name, fd, err);
+    if (r == 0)
+        return fd;
+    close(fd);
+    return r;
+}
+
+/* One address, one socket per worker, kept or new; port 0 is settled by the first. */
+static int open_address(struct gw_gateway *gw, struct gw_kept *kept, const char *text, bool tls,
+                        char *urls, size_t len, struct err *err)
 {
     struct sockaddr_storage sa;
-    socklen_t sa_len;
+    socklen_t sa_len, got = sizeof(sa);
+    char name[128];
     int r = gw_address_parse(text, &sa, &sa_len);
 
     if (r != 0)
         return tr_err_set(err, r, "%s: not ADDRESS:PORT or [IPV6]:PORT", text);
-    r = check_free((struct sockaddr *)&sa, sa_len, text, err);
-    for (unsigned i = 0; r == 0 && i < gw->n_workers; i++) {
-        int fd = open_one((struct sockaddr *)&sa, sa_len, text, err);
+    for (unsigned i = 0; r == 0 && i < SOCKETS_MAX; i++) {
+        int fd;
 
+        snprintf(name, sizeof(name), "%s/%s/%u", tls ? "https" : "http", text, i);
+        fd = gw_kept_take(kept, name);
+        if (fd < 0 && i >= gw->n_workers)
+            break; /* nothing more from earlier, wider days */
+        if (fd < 0 && i == 0)
+            r = check_free((struct sockaddr *)&sa, sa_len, text, err);
+        if (fd < 0 && r == 0)
+            r = fd = open_new(kept, name, (struct sockaddr *)&sa, sa_len, text, err);
         if (fd < 0)
-            return fd;
-        if (i == 0) {
-            socklen_t got = sizeof(sa);
-
-            if (getsockname(fd, (struct sockaddr *)&sa, &got) != 0)
-                return tr_err_set(err, -errno, "%s: getsockname: %s", text, strerror(errno));
+            return r;
+        if (i == 0 && getsockname(fd, (struct sockaddr *)&sa, &got) == 0)
             add_url(urls, len, tls, fd);
-        }
-        r = add_listener(&gw->workers[i], fd, tls, false);
+        r = add_listener(&gw->workers[i % gw->n_workers], fd, tls, false);
         if (r != 0)
             close(fd);
     }
     return r;
 }
 
-/* Sockets passed by a service manager. One is TLS if it is named "https" (FileDescriptorName=), or
- * has port 443, or 8443. */
-static int adopt_passed(struct gw_gateway *gw, int n, char *urls, size_t len, struct err *err)
+/* Sockets passed by a service manager. One is TLS if its name begins with "https"
+ * (FileDescriptorName=). Returns how many, or a fault. */
+static int adopt_passed(struct gw_gateway *gw, struct gw_kept *kept, char *urls, size_t len,
+                        struct err *err)
 {
-    const char *names = getenv("LISTEN_FDNAMES");
+    char name[128];
+    int fd, n = 0;
 
-    for (int i = 0; i < n; i++) {
-        int fd = FIRST_PASSED_FD + i, accepting = 0;
-        socklen_t size = sizeof(accepting);
-        bool tls = names != NULL && strncmp(names, "https", 5) == 0;
+    while ((fd = gw_kept_take_any(kept, "systemd/", name, sizeof(name))) >= 0) {
+        bool tls = strncmp(name, "https", 5) == 0;
 
-        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &accepting, &size) != 0 || !accepting)
-            return tr_err_set(err, -EINVAL, "LISTEN_FDS: descriptor %d is not a listening socket",
-                              fd);
-        if (tls && gw->tls == NULL)
+        n++;
+        if (tls && gw->workers[0].tls == NULL) {
+            close(fd);
             return tr_err_set(err, -EINVAL,
                               "LISTEN_FDS: an https socket needs gateway.tls_certificate and "
-                              "gateway.tls_key");
+                              "gateway.tls_key, or gateway.certificates");
+        }
+        gw->has_https |= tls;
         add_url(urls, len, tls, fd);
         for (unsigned w = 0; w < gw->n_workers; w++) {
-            int copy = w == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_PASSED_FD);
+            int copy = w == 0 ? fd : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 
-            if (copy < 0 || fcntl(copy, F_SETFD, FD_CLOEXEC) != 0)
+            if (copy < 0)
                 return tr_err_set(err, -errno, "LISTEN_FDS: %s", strerror(errno));
             if (add_listener(&gw->workers[w], copy, tls, true) != 0)
                 return tr_err_set(err, -ENOMEM, "out of memory");
         }
-        names = names != NULL ? strchr(names, ':') : NULL;
-        if (names != NULL)
-            names++;
     }
-    return 0;
+    return n;
 }
 
-int gw_listeners_open(struct gw_gateway *gw, char *urls, size_t len, struct err *err)
+int gw_listeners_open(struct gw_gateway *gw, struct gw_kept *kept, char *urls, size_t len,
+                      struct err *err)
 {
     const struct gw_options *opt = gw->opt;
-    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
-    int r = 0;
+    int r;
 
     urls[0] = '\0';
-    if (pid != NULL && fds != NULL && strtol(pid, NULL, 10) == (long)getpid() && atoi(fds) > 0) {
-        r = adopt_passed(gw, atoi(fds), urls, len, err);
-        unsetenv("LISTEN_PID");
-        unsetenv("LISTEN_FDS");
-        unsetenv("LISTEN_FDNAMES");
-        return r;
-    }
+    r = adopt_passed(gw, kept, urls, len, err);
+    if (r != 0)
+        return r > 0 ? 0 : r;
     for (size_t i = 0; r == 0 && i < opt->n_http; i++) {
-        r = open_address(gw, opt->http[i], false, urls, len, err);
+        r = open_address(gw, kept, opt->http[i], false, urls, len, err);
         if (r != 0)
             tr_err_wrap(err, "gateway.http");
     }
     for (size_t i = 0; r == 0 && i < opt->n_https; i++) {
-        r = open_address(gw, opt->https[i], true, urls, len, err);
+        r = open_address(gw, kept, opt->https[i], true, urls, len, err);
         if (r != 0)
             tr_err_wrap(err, "gateway.https");
     }
+    gw->has_https = opt->n_https > 0;
     return r;
 }
 
@@ -242,9 +270,12 @@ void gw_listeners_close(struct gw_worker *w)
 
         w->listeners = l->next;
         gw_timer_stop(&l->timer);
-        /* Closing resets what waits in the queue of a socket of our own. */
-        while (!l->shared && w->started && gw_sock_accept(&l->sock, &fresh) == 0)
+        /* Closing the last copy resets what waits in the queue. */
+        for (int n = 0; n < CLOSE_ACCEPTS && !l->shared && w->started; n++) {
+            if (gw_sock_accept(&l->sock, &fresh) != 0)
+                break;
             gw_client_start(w, &fresh, l->tls);
+        }
         gw_sock_close(&l->sock);
         free(l);
     }

@@ -19,38 +19,64 @@
 #define TARGET_MAX   1024
 
 struct gw_access_log {
-    int fd;
-    bool own;
+    int fd; /* its number stays the same: threads use it */
 };
+
+static int open_file(const char *path, struct err *err)
+{
+    int fd = strcmp(path, "-") == 0 ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
+                                    : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+
+    return fd >= 0 ? fd
+                   : tr_err_set(err, -errno, "gateway.access_log: %s: %s%s", path, strerror(errno),
+                                errno == EACCES ? "; the gateway's user must be able to write it"
+                                                : "");
+}
 
 int gw_log_open(const char *path, struct gw_access_log **out, struct err *err)
 {
     struct gw_access_log *log;
+    int fd;
 
     *out = NULL;
     if (path[0] == '\0')
         return 0;
-    log = calloc(1, sizeof(*log));
-    if (log == NULL)
+    fd = open_file(path, err);
+    if (fd < 0)
+        return fd;
+    log = malloc(sizeof(*log));
+    if (log == NULL) {
+        close(fd);
         return tr_err_set(err, -ENOMEM, "out of memory");
-    log->own = strcmp(path, "-") != 0;
-    log->fd = log->own ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640) : 2;
-    if (log->fd < 0) {
-        int r = -errno;
-
-        free(log);
-        return tr_err_set(err, r, "gateway.access_log: %s: %s", path, strerror(-r));
     }
+    log->fd = fd;
     *out = log;
     return 0;
+}
+
+int gw_log_reopen(struct gw_access_log *const *log, const char *path, struct err *err)
+{
+    int fd, r = 0;
+
+    if (*log == NULL || path[0] == '\0') {
+        if ((*log == NULL) != (path[0] == '\0'))
+            log_warn("reload: gateway.access_log: to begin or end a log takes SIGUSR2");
+        return 0;
+    }
+    fd = open_file(path, err);
+    if (fd < 0)
+        return fd;
+    if (dup3(fd, (*log)->fd, O_CLOEXEC) < 0)
+        r = tr_err_set(err, -errno, "gateway.access_log: %s: %s", path, strerror(errno));
+    close(fd);
+    return r;
 }
 
 void gw_log_close(struct gw_access_log *log)
 {
     if (log == NULL)
         return;
-    if (log->own)
-        close(log->fd);
+    close(log->fd);
     free(log);
 }
 

@@ -12,6 +12,11 @@ struct gw_access_log;
 /* path "" gives NULL: no log; "-": standard error. Opened before privileges are given up. */
 TR_MUST_CHECK int gw_log_open(const char *path, struct gw_access_log **out, struct err *err);
 void gw_log_close(struct gw_access_log *log);
+/* Open path, which may be another one or a file that was moved away meanwhile, in its place; on a
+ * fault nothing changes. Workers that write at the moment write to one of both. To have a log at
+ * all, or none, needs a new process. */
+TR_MUST_CHECK int gw_log_reopen(struct gw_access_log *const *log, const char *path,
+                                struct err *err);
 
 /* Note what is only known at the request's beginning. id: of the request. */
 void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer,

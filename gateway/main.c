@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* transom-gateway: see gateway.c. */
+/* transom-gateway: the keeper (keeper.c), or the serving process that it starts (gateway.c). */
+#include <stdlib.h>
+
 #include "gateway/gateway.h"
+#include "gateway/keeper.h"
 #include "transom/daemon.h"
 
 int main(int argc, char **argv)
@@ -16,7 +19,9 @@ int main(int argc, char **argv)
 
     if (status != -1)
         return status;
-    status = gw_gateway_run(config);
+    if (getenv(GW_CONTROL_ENV) != NULL)
+        return gw_gateway_run(config);
+    status = gw_keeper_run(argv, config);
     tr_config_free(config);
     return status;
 }

@@ -7,8 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "gateway/address.h"
+#include "gateway/control.h"
 #include "gateway/http1.h"
 
 #define REQUEST_MAX 4096
@@ -39,7 +42,8 @@ struct scrape {
 };
 
 struct total {
-    uint64_t accepted, tls_failed, requests, bad_requests, bytes_in, bytes_out, status[6];
+    uint64_t accepted, tls_failed, tls_handshakes, tls_resumed, requests, bad_requests, bytes_in,
+        bytes_out, status[6];
     uint64_t connects, reuses, retries, failures, tunnels, pages, denied, woken;
     uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
     int64_t connections, h2_connections, open_tunnels, exchanges;
@@ -55,6 +59,8 @@ static void add_up(const struct gw_gateway *gw, struct total *t)
 
         SUM(accepted, s->accepted);
         SUM(tls_failed, s->tls_failed);
+        SUM(tls_handshakes, s->tls_handshakes);
+        SUM(tls_resumed, s->tls_resumed);
         SUM(requests, s->requests);
         SUM(bad_requests, s->bad_requests);
         SUM(bytes_in, s->bytes_in);
@@ -95,6 +101,20 @@ static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed
     print(f, "gauge", "connections", "Client connections open, tunnels included.", t->connections);
     print(f, "counter", "tls_failures_total", "TLS handshakes that failed.",
           (long long)t->tls_failed);
+    print(f, "counter", "tls_handshakes_total", "TLS handshakes completed.",
+          (long long)t->tls_handshakes);
+    print(f, "counter", "tls_resumed_total", "Those that resumed an earlier session.",
+          (long long)t->tls_resumed);
+    print(f, "gauge", "certificates", "Certificates loaded.", (long long)gw->n_certificates);
+    print(f, "gauge", "certificates_end_seconds",
+          "When the first of them ends, in seconds since 1970; 0: there is none.",
+          (long long)gw->certificates_end_s);
+    print(f, "counter", "reloads_total", "Reloads of configuration and certificates.",
+          (long long)atomic_load(&gw->reloads));
+    print(f, "counter", "reloads_refused_total", "Reloads that found a fault and changed nothing.",
+          (long long)atomic_load(&gw->reloads_refused));
+    print(f, "gauge", "start_time_seconds", "When this process began, in seconds since 1970.",
+          (long long)gw->start_s);
     print(f, "counter", "requests_total", "Requests begun.", (long long)t->requests);
     print(f, "gauge", "requests_active", "Requests under way.", t->exchanges);
     print(f, "counter", "requests_refused_total", "Requests that could not be read.",
@@ -311,9 +331,37 @@ static void on_connection(uv_stream_t *server, int status)
         end(s);
 }
 
-int gw_metrics_open(uv_loop_t *loop, const char *address, struct gw_gateway *gw,
-                    const struct gw_feed *feed, char *bound, struct gw_metrics **out,
-                    struct err *err)
+/* Bind, or take what is kept. */
+static int bind_tcp(struct gw_metrics *m, const char *address, const struct sockaddr *sa,
+                    struct gw_kept *kept, struct err *err)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000000L};
+    char name[128];
+    uv_os_fd_t bound;
+    int fd, r;
+
+    snprintf(name, sizeof(name), "metrics/%s", address);
+    fd = gw_kept_take(kept, name);
+    if (fd >= 0) {
+        r = uv_tcp_open(&m->tcp, fd);
+        return r == 0 ? uv_listen((uv_stream_t *)&m->tcp, 16, on_connection) : r;
+    }
+    for (int i = 0;; i++) { /* a killed predecessor may be ending still */
+        r = uv_tcp_bind(&m->tcp, sa, 0);
+        if (r == 0)
+            r = uv_listen((uv_stream_t *)&m->tcp, 16, on_connection);
+        if (r != UV_EADDRINUSE || i == 50)
+            break;
+        nanosleep(&pause, NULL);
+    }
+    if (r == 0)
+        r = uv_fileno((uv_handle_t *)&m->tcp, &bound);
+    return r == 0 ? gw_kept_store(kept, name, bound, err) : r;
+}
+
+int gw_metrics_open(uv_loop_t *loop, const char *address, struct gw_kept *kept,
+                    struct gw_gateway *gw, const struct gw_feed *feed, char *bound,
+                    struct gw_metrics **out, struct err *err)
 {
     struct gw_metrics *m;
     struct sockaddr_storage sa;
@@ -330,9 +378,7 @@ int gw_metrics_open(uv_loop_t *loop, const char *address, struct gw_gateway *gw,
     if (uv_tcp_init(loop, &m->tcp) != 0)
         abort(); /* cannot fail on Unix */
     m->tcp.data = m;
-    r = uv_tcp_bind(&m->tcp, (struct sockaddr *)&sa, 0);
-    if (r == 0)
-        r = uv_listen((uv_stream_t *)&m->tcp, 16, on_connection);
+    r = bind_tcp(m, address, (struct sockaddr *)&sa, kept, err);
     if (r == 0)
         r = uv_tcp_getsockname(&m->tcp, (struct sockaddr *)&sa, &got);
     if (r != 0) {

@@ -97,6 +97,33 @@ static int take_trusted(struct gw_options *o, const struct tr_config *config, st
     return 0;
 }
 
+static int port_of(const char *endpoint)
+{
+    const char *colon = strrchr(endpoint, ':');
+
+    return colon != NULL ? atoi(colon + 1) : 0;
+}
+
+bool gw_options_bind_low_port(const struct gw_options *o)
+{
+    FILE *f = fopen("/proc/sys/net/ipv4/ip_unprivileged_port_start", "re");
+    char line[16] = "";
+    int first = 1024, port = port_of(o->metrics);
+    bool low;
+
+    if (f != NULL) {
+        if (fgets(line, sizeof(line), f) != NULL)
+            first = atoi(line);
+        fclose(f);
+    }
+    low = port > 0 && port < first;
+    for (size_t i = 0; i < o->n_http; i++)
+        low |= port_of(o->http[i]) > 0 && port_of(o->http[i]) < first;
+    for (size_t i = 0; i < o->n_https; i++)
+        low |= port_of(o->https[i]) > 0 && port_of(o->https[i]) < first;
+    return low;
+}
+
 static void lower(char *s)
 {
     for (; *s != '\0'; s++)
@@ -154,15 +181,22 @@ int gw_options_init(struct gw_options *o, const struct tr_config *config, struct
     o->body_idle_timeout_ms = (uint64_t)tr_config_int(config, "gateway.body_idle_timeout_ms");
     o->tunnel_idle_ms = (uint64_t)tr_config_int(config, "gateway.tunnel_idle_ms");
     o->drain_ms = (uint64_t)tr_config_int(config, "gateway.drain_ms");
+    o->upgrade_drain_ms = (uint64_t)tr_config_int(config, "gateway.upgrade_drain_ms");
+    o->ticket_rotate_ms = (uint64_t)tr_config_int(config, "gateway.tls_ticket_rotate_s") * 1000;
     if (take_list(config, "gateway.http", &o->http, &o->n_http) != 0 ||
-        take_list(config, "gateway.https", &o->https, &o->n_https) != 0)
+        take_list(config, "gateway.https", &o->https, &o->n_https) != 0 ||
+        take_list(config, "gateway.certificates", &o->certificates, &o->n_certificates) != 0)
         return tr_err_set(err, -ENOMEM, "out of memory");
     if (o->n_http + o->n_https == 0)
         return tr_err_set(err, -EINVAL,
                           "gateway.http and gateway.https are both empty: nothing to listen on");
-    if (o->n_https > 0 && (o->certificate[0] == '\0' || o->key[0] == '\0'))
+    if ((o->certificate[0] == '\0') != (o->key[0] == '\0'))
         return tr_err_set(err, -EINVAL,
-                          "gateway.https needs gateway.tls_certificate and gateway.tls_key");
+                          "gateway.tls_certificate and gateway.tls_key need each other");
+    if (o->n_https > 0 && o->certificate[0] == '\0' && o->n_certificates == 0)
+        return tr_err_set(err, -EINVAL,
+                          "gateway.https needs gateway.tls_certificate and gateway.tls_key, or "
+                          "gateway.certificates");
     return take_trusted(o, config, err);
 }
 
@@ -170,6 +204,7 @@ void gw_options_fini(struct gw_options *o)
 {
     free(o->http);
     free(o->https);
+    free(o->certificates);
     free(o->trusted);
     memset(o, 0, sizeof(*o));
 }

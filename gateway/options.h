@@ -21,6 +21,9 @@ struct gw_options {
     char access_log[1024]; /* "": none, "-": standard error */
     const char *user;
     const char *certificate, *key;
+    char **certificates; /* files and folders; owned */
+    size_t n_certificates;
+    uint64_t ticket_rotate_ms;
     char **http, **https; /* listeners; owned */
     size_t n_http, n_https;
     const char *metrics;
@@ -32,7 +35,7 @@ struct gw_options {
     bool http2;
     unsigned http2_streams;
     uint64_t head_timeout_ms, idle_timeout_ms, connect_timeout_ms, answer_timeout_ms;
-    uint64_t body_idle_timeout_ms, tunnel_idle_ms, drain_ms;
+    uint64_t body_idle_timeout_ms, tunnel_idle_ms, drain_ms, upgrade_drain_ms;
 };
 
 /* Strings are borrowed from the configuration, which must outlive the options. Returns 0 or a
@@ -41,6 +44,8 @@ TR_MUST_CHECK int gw_options_init(struct gw_options *o, const struct tr_config *
                                   struct err *err);
 void gw_options_fini(struct gw_options *o);
 
+/* Is a listener on a port that only CAP_NET_BIND_SERVICE may open? */
+bool gw_options_bind_low_port(const struct gw_options *o);
 /* Is this peer one of the trusted proxies? */
 bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Stages: descriptor limit -> bounding set -> user -> capabilities -> no new privileges -> system
+/* Stages. Keeper: descriptor limit -> bounding set -> user -> all capabilities but at most one.
+ * Serving process: the last capability -> no new privileges -> files (see landlock.c) -> system
  * call filter. */
 #include "gateway/privileges.h"
 
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include "gateway/landlock.h"
 #include "transom/daemon.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -39,7 +41,7 @@ void gw_raise_descriptor_limit(void)
     (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-static int become(const char *user, struct err *err)
+static int change_user(const char *user, struct err *err)
 {
     const char *name;
     uid_t uid;
@@ -62,15 +64,47 @@ static int become(const char *user, struct err *err)
     return 0;
 }
 
-static int drop_capabilities(struct err *err)
+/* Leave this one capability (-1: none) of those that are there. */
+static int keep_capability(int cap, struct err *err)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct none[2];
+    struct __user_cap_data_struct have[2], left[2];
 
-    memset(none, 0, sizeof(none));
+    memset(left, 0, sizeof(left));
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-    if (syscall(SYS_capset, &header, none) != 0)
+    if (cap >= 0 && syscall(SYS_capget, &header, have) == 0) {
+        unsigned bit = 1u << (cap % 32);
+
+        left[cap / 32].permitted = have[cap / 32].permitted & bit;
+        left[cap / 32].effective = left[cap / 32].inheritable = left[cap / 32].permitted;
+    }
+    if (syscall(SYS_capset, &header, left) != 0)
         return tr_err_set(err, -errno, "dropping capabilities: %s", strerror(errno));
+    if (cap >= 0 && left[cap / 32].permitted != 0)
+        (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0); /* over exec */
+    return 0;
+}
+
+int gw_become(const char *user, bool keep_bind, struct err *err)
+{
+    int r;
+
+    /* First, while CAP_SETPCAP is there; who has not got it does not need this either. */
+    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
+        if (!keep_bind || cap != CAP_NET_BIND_SERVICE)
+            (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+    (void)prctl(PR_SET_KEEPCAPS, keep_bind, 0, 0, 0);
+    r = change_user(user, err);
+    if (r == 0)
+        r = keep_capability(keep_bind ? CAP_NET_BIND_SERVICE : -1, err);
+    (void)prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+    if (r != 0)
+        return r;
+    /* The serving process has the same user and must not be able to reach in here. */
+    if (!SANITIZED)
+        (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+        return tr_err_set(err, -errno, "no_new_privs: %s", strerror(errno));
     return 0;
 }
 
@@ -121,6 +155,8 @@ static const int allowed[] = {
     SCMP_SYS(access),
     SCMP_SYS(faccessat),
     SCMP_SYS(pread64),
+    SCMP_SYS(pwrite64),   /* ticket keys, into their memory file */
+    SCMP_SYS(getdents64), /* folders of certificates */
     /* memory */
     SCMP_SYS(brk),
     SCMP_SYS(mmap),
@@ -170,9 +206,13 @@ static int add_restricted(scmp_filter_ctx filter)
 {
     int r;
 
-    /* reading only */
+    /* reading, and appending to a log that is opened again */
     r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
-                         SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT, O_RDONLY));
+                         SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC, O_RDONLY));
+    if (r == 0)
+        r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(openat), 1,
+                             SCMP_A2(SCMP_CMP_MASKED_EQ, O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND,
+                                     O_WRONLY | O_CREAT | O_APPEND));
     /* threads share memory; a fork would not */
     if (r == 0)
         r = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
@@ -211,24 +251,23 @@ static int filter_calls(struct err *err)
     return r == 0 ? 0 : tr_err_set(err, r, "system call filter: %s", strerror(-r));
 }
 
-int gw_drop_privileges(const char *user, char *what, size_t what_len, struct err *err)
+int gw_restrict(const struct gw_view *view, char *what, size_t what_len, struct err *err)
 {
-    int r;
+    char files[128] = "";
+    int r = keep_capability(-1, err);
 
-    /* First, while CAP_SETPCAP is there; who has not got it does not need this either. */
-    for (int cap = 0; cap <= CAP_LAST_CAP; cap++)
-        (void)prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
-    r = become(user, err);
-    if (r == 0)
-        r = drop_capabilities(err);
     if (r != 0)
         return r;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
         return tr_err_set(err, -errno, "no_new_privs: %s", strerror(errno));
-    if (!SANITIZED) /* a sanitizer's run-time reads /proc, forks and traces at will */
+    if (SANITIZED) /* a sanitizer's run-time reads /proc, forks and traces at will */
+        snprintf(files, sizeof(files), "NOT restricted (sanitizer build)");
+    else
+        r = gw_landlock(view, files, sizeof(files), err);
+    if (r == 0 && !SANITIZED)
         r = filter_calls(err);
-    snprintf(what, what_len, "uid %u, no capabilities, system calls %s%s", (unsigned)geteuid(),
-             SANITIZED ? "NOT filtered (sanitizer build)" : "filtered",
+    snprintf(what, what_len, "uid %u, no capabilities, system calls %s, files %s%s",
+             (unsigned)geteuid(), SANITIZED ? "NOT filtered (sanitizer build)" : "filtered", files,
              geteuid() == 0 ? "; still root's files: set gateway.user" : "");
     return r;
 }

@@ -193,6 +193,15 @@ void gw_timeout_init(struct gw_loop *loop, struct gw_timeout *timeout, uint64_t 
     timeout->loop = loop;
 }
 
+void gw_timeout_set(struct gw_timeout *timeout, uint64_t ms)
+{
+    uint64_t more = ms - timeout->ms; /* may wrap; so does the sum */
+
+    for (struct gw_timer *t = timeout->list.next; t != &timeout->list; t = t->next)
+        t->at += more; /* all by the same: their order stays */
+    timeout->ms = ms;
+}
+
 void gw_timer_start(struct gw_timeout *timeout, struct gw_timer *timer,
                     void (*cb)(struct gw_timer *timer))
 {

@@ -59,6 +59,8 @@ struct gw_timeout {
 /* timeout must outlive the loop's last turn. At most GW_TIMEOUTS_MAX per loop (assert). */
 #define GW_TIMEOUTS_MAX 16
 void gw_timeout_init(struct gw_loop *loop, struct gw_timeout *timeout, uint64_t ms);
+/* Another duration, also for the timers that run. */
+void gw_timeout_set(struct gw_timeout *timeout, uint64_t ms);
 /* (Re)start. cb runs once, from the loop. */
 void gw_timer_start(struct gw_timeout *timeout, struct gw_timer *timer,
                     void (*cb)(struct gw_timer *timer));
@@ -98,6 +100,8 @@ TR_MUST_CHECK int gw_sock_tls_accept(struct gw_loop *loop, struct gw_sock *sock,
 /* Hooks that sockets need in a context, and the protocols offered by ALPN, in order of preference
  * (length-prefixed as in RFC 7301; borrowed for the context's life). */
 void gw_tls_ctx_prepare(struct ssl_ctx_st *ctx, const unsigned char *alpn);
+/* After the handshake: was an earlier session resumed? */
+bool gw_sock_tls_resumed(const struct gw_sock *sock);
 /* The protocol agreed by ALPN, "" for none. */
 const char *gw_sock_tls_alpn(const struct gw_sock *sock, size_t *len);
 

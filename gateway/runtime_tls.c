@@ -382,3 +382,8 @@ const char *gw_sock_tls_alpn(const struct gw_sock *sock, size_t *len)
     *len = n;
     return name != NULL ? (const char *)name : "";
 }
+
+bool gw_sock_tls_resumed(const struct gw_sock *sock)
+{
+    return sock->tls != NULL && sock->tls->ssl != NULL && SSL_session_reused(sock->tls->ssl) == 1;
+}

@@ -10,10 +10,12 @@
 #include "gateway/client.h"
 #include "gateway/h2.h"
 #include "gateway/listener.h"
+#include "gateway/live.h"
 #include "gateway/log.h"
 #include "gateway/manager.h"
 #include "gateway/tunnel.h"
 #include "gateway/upstream.h"
+#include "transom/log.h"
 
 #define TURN_MAX_MS 1000
 #define MAIL_MAX    4096 /* more waiting notices than that: looking at everything is cheaper */
@@ -52,12 +54,16 @@ static void deliver_all(struct gw_worker *w)
     free(notices);
 }
 
-static void begin_drain(struct gw_worker *w)
+/* gentle: another process serves, so there is time. */
+static void begin_drain(struct gw_worker *w, bool gentle)
 {
-    if (w->draining)
+    uint64_t until = gw_loop_now(w->loop) + (gentle ? w->opt->upgrade_drain_ms : w->opt->drain_ms);
+
+    if (w->draining && (gentle || !w->gentle))
         return;
     w->draining = true;
-    w->drain_until = gw_loop_now(w->loop) + w->opt->drain_ms;
+    w->gentle = gentle;
+    w->drain_until = until;
     gw_listeners_close(w);
     for (struct gw_client *c = w->clients, *next; c != NULL; c = next) {
         next = c->next;
@@ -69,12 +75,50 @@ static void begin_drain(struct gw_worker *w)
     }
 }
 
+static void set_timeouts(struct gw_worker *w)
+{
+    const struct gw_options *o = w->opt;
+
+    gw_timeout_set(&w->t_head, o->head_timeout_ms);
+    gw_timeout_set(&w->t_idle, o->idle_timeout_ms);
+    gw_timeout_set(&w->t_connect, o->connect_timeout_ms);
+    gw_timeout_set(&w->t_answer, o->answer_timeout_ms);
+    gw_timeout_set(&w->t_body, o->body_idle_timeout_ms);
+    gw_timeout_set(&w->t_tunnel, o->tunnel_idle_ms);
+}
+
+/* Between two turns: nothing borrows from the old configuration. */
+static void go_live(struct gw_worker *w, struct gw_live *live)
+{
+    size_t n = live->opt.limits.n_fields + GW_FIELDS_EXTRA;
+    struct gw_field *fields = calloc(n, sizeof(*fields));
+    void *nv = w->h2_nv != NULL ? gw_h2_new_fields(n) : NULL;
+
+    if (fields == NULL || (nv == NULL && w->h2_nv != NULL)) {
+        free(fields);
+        free(nv);
+        log_error("reload: out of memory; worker %u goes on as before", w->index);
+        gw_live_unref(live);
+        return;
+    }
+    free(w->fields);
+    free(w->h2_nv);
+    w->fields = fields;
+    w->h2_nv = nv;
+    gw_live_unref(w->live);
+    w->live = live;
+    w->opt = &live->opt;
+    w->tls = live->tls;
+    set_timeouts(w);
+}
+
 static void on_wake(void *arg)
 {
     struct gw_worker *w = arg;
     struct gw_notice *mail;
     size_t n;
-    bool stop, lost;
+    struct gw_live *live;
+    bool stop, drain, lost;
 
     pthread_mutex_lock(&w->mail_lock);
     mail = w->mail;
@@ -84,14 +128,19 @@ static void on_wake(void *arg)
     lost = w->mail_lost;
     w->mail_lost = false;
     stop = w->stop_asked;
+    drain = w->drain_asked;
+    live = w->next_live;
+    w->next_live = NULL;
     pthread_mutex_unlock(&w->mail_lock);
+    if (live != NULL)
+        go_live(w, live);
     for (size_t i = 0; i < n; i++)
         deliver(w, &mail[i]);
     free(mail);
     if (lost)
         deliver_all(w);
-    if (stop)
-        begin_drain(w);
+    if (stop || drain)
+        begin_drain(w, !stop);
 }
 
 static void *run(void *arg)
@@ -103,9 +152,13 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), name);
     gw_listeners_start(w);
     while (!w->draining || w->clients != NULL || w->h2_clients != NULL || w->tunnels != NULL) {
-        if (w->draining && gw_loop_now(w->loop) >= w->drain_until)
+        uint64_t now = gw_loop_now(w->loop), wait = TURN_MAX_MS;
+
+        if (w->draining && now >= w->drain_until)
             break;
-        gw_loop_run(w->loop, w->draining ? 50 : TURN_MAX_MS);
+        if (w->draining && w->drain_until - now < wait)
+            wait = w->drain_until - now;
+        gw_loop_run(w->loop, (int)wait);
         if (w->log_len > 0)
             gw_log_flush(w);
     }
@@ -119,17 +172,21 @@ static void *run(void *arg)
     gw_manager_close(w);
     if (w->log_len > 0)
         gw_log_flush(w);
+    atomic_fetch_add(&w->gw->n_ended, 1);
+    w->gw->on_ended(w->gw->arg);
     return NULL;
 }
 
-int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index)
+int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index, struct gw_live *live)
 {
-    const struct gw_options *o = gw->opt;
+    const struct gw_options *o = &live->opt;
     int r;
 
     memset(w, 0, sizeof(*w));
     w->gw = gw;
+    w->live = gw_live_ref(live);
     w->opt = o;
+    w->tls = live->tls;
     w->index = index;
     if (getrandom(&w->id_state, sizeof(w->id_state), 0) != (ssize_t)sizeof(w->id_state))
         w->id_state = uv_hrtime() + index;
@@ -198,6 +255,26 @@ void gw_worker_stop(struct gw_worker *w)
     gw_loop_wake(w->loop);
 }
 
+void gw_worker_drain(struct gw_worker *w)
+{
+    pthread_mutex_lock(&w->mail_lock);
+    w->drain_asked = true;
+    pthread_mutex_unlock(&w->mail_lock);
+    gw_loop_wake(w->loop);
+}
+
+void gw_worker_reload(struct gw_worker *w, struct gw_live *live)
+{
+    struct gw_live *unseen;
+
+    pthread_mutex_lock(&w->mail_lock);
+    unseen = w->next_live;
+    w->next_live = gw_live_ref(live);
+    pthread_mutex_unlock(&w->mail_lock);
+    gw_live_unref(unseen);
+    gw_loop_wake(w->loop);
+}
+
 void gw_worker_join(struct gw_worker *w)
 {
     if (w->started)
@@ -223,5 +300,7 @@ void gw_worker_fini(struct gw_worker *w)
     free(w->fields);
     free(w->log_buf);
     free(w->mail);
+    gw_live_unref(w->next_live);
+    gw_live_unref(w->live);
     pthread_mutex_destroy(&w->mail_lock);
 }

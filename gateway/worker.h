@@ -19,13 +19,15 @@ struct gw_exchange;
 struct gw_h2_client;
 struct gw_h2_stream;
 struct gw_listener;
+struct gw_live;
 struct gw_manager;
 struct gw_tunnel;
 struct ssl_ctx_st;
 
 /* Figures, written by the worker alone and read by anybody. */
 struct gw_stats {
-    _Atomic uint64_t accepted, tls_failed, requests, bad_requests, bytes_in, bytes_out;
+    _Atomic uint64_t accepted, tls_failed, tls_handshakes, tls_resumed, requests, bad_requests,
+        bytes_in, bytes_out;
     _Atomic uint64_t status[6]; /* 1xx .. 5xx; [0]: no response */
     _Atomic uint64_t upstream_connects, upstream_reuses, upstream_retries, upstream_failures;
     _Atomic uint64_t tunnels, pages, denied, woken;
@@ -53,19 +55,27 @@ struct gw_notice {
 };
 
 struct gw_gateway {
-    const struct gw_options *opt;
+    const struct gw_options *opt; /* at the start; the control thread's */
     struct gw_table *table;
-    struct ssl_ctx_st *tls; /* NULL: no HTTPS */
     struct gw_access_log *log;
     struct gw_wakes wakes;
     struct gw_worker *workers;
     unsigned n_workers;
+    bool has_https; /* a listener */
+    int64_t start_s, certificates_end_s;
+    size_t n_certificates;
+    _Atomic uint64_t reloads, reloads_refused;
+    _Atomic unsigned n_ended;    /* workers that have come to their end */
+    void (*on_ended)(void *arg); /* called then, by the worker's thread */
+    void *arg;
     _Atomic unsigned n_connections; /* of all workers */
 };
 
 struct gw_worker {
     struct gw_gateway *gw;
-    const struct gw_options *opt;
+    struct gw_live *live;         /* what it works with; replaced by a reload */
+    const struct gw_options *opt; /* of live */
+    struct ssl_ctx_st *tls;       /* of live; NULL: no HTTPS */
     unsigned index;
     pthread_t thread;
     bool started;
@@ -92,20 +102,29 @@ struct gw_worker {
     pthread_mutex_t mail_lock;
     struct gw_notice *mail;
     size_t n_mail, mail_cap;
-    bool mail_lost;  /* more notices came than were kept: look at everything */
-    bool stop_asked; /* all of these under mail_lock */
+    bool mail_lost;            /* more notices came than were kept: look at everything */
+    bool stop_asked;           /* end at drain_ms */
+    bool drain_asked;          /* another process serves now */
+    struct gw_live *next_live; /* after a reload; all of these under mail_lock */
 
-    bool draining;
+    bool draining; /* no new connections; exchanges are each connection's last */
+    bool gentle;   /* idle connections may still send a request */
     uint64_t drain_until;
 };
 
 /* Create workers with their listeners (see listener.h) and start the threads. */
-TR_MUST_CHECK int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index);
+TR_MUST_CHECK int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index,
+                                 struct gw_live *live);
 TR_MUST_CHECK int gw_worker_start(struct gw_worker *w);
 /* From any thread: connections to the label's other instances end. */
 void gw_worker_notify(struct gw_worker *w, const struct gw_notice *notice);
 /* From any thread: stop listening, end when idle or at the drain deadline. */
 void gw_worker_stop(struct gw_worker *w);
+/* From any thread: the same because another process serves now, with the deadline for that. No
+ * connection is closed before its time. gw_worker_stop() may follow. */
+void gw_worker_drain(struct gw_worker *w);
+/* From any thread: work with this from the next turn on. */
+void gw_worker_reload(struct gw_worker *w, struct gw_live *live);
 void gw_worker_join(struct gw_worker *w);
 void gw_worker_fini(struct gw_worker *w);
 

@@ -31,6 +31,9 @@ bool tr_config_bool(const struct tr_config *config, const char *name);
 size_t tr_config_list_len(const struct tr_config *config, const char *name);
 const char *tr_config_list_get(const struct tr_config *config, const char *name, size_t i);
 
+/* Has the option the same value in both? */
+bool tr_config_same(const struct tr_config *a, const struct tr_config *b, const char *name);
+
 /* Print every option as text for --help, or as the commented conf/transom.yaml. */
 void tr_config_print_help(FILE *out);
 void tr_config_print_yaml(FILE *out);

@@ -24,6 +24,14 @@ struct tr_daemon {
 TR_MUST_CHECK int tr_daemon_start(int argc, char **argv, const struct tr_daemon *daemon,
                                   struct tr_config **config);
 
+/* The file that tr_daemon_start() read (it may be missing, if it is the default one). */
+const char *tr_daemon_config_path(void);
+/* Read the configuration again, without the daemon's own checks. Same returns as
+ * tr_config_load(). */
+TR_MUST_CHECK int tr_daemon_reload(struct tr_config **config, struct err *err);
+/* Let the log follow this configuration (what the command line said still wins). */
+void tr_daemon_apply_log(const struct tr_config *config);
+
 /* Who the gateway becomes when root starts it, from gateway.user: a name or a number. Empty: the
  * user "transom-gateway" where there is one, else the number 65532, which no distribution gives
  * away. *name is the user's name, for its groups, or NULL (borrowed until the next getpwnam()).

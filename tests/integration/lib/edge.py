@@ -11,6 +11,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -19,6 +20,7 @@ import tempfile
 import threading
 import time
 
+from harness.certificates import own_by_gateway
 from harness.node import to_yaml
 from harness.process import Process
 from harness.wait import wait_until
@@ -281,6 +283,7 @@ class Edge:
                         "-addext", f"subjectAltName=DNS:*.preview.{DOMAIN},DNS:api.{DOMAIN}",
                         "-keyout", self.dir + "/key.pem", "-out", self.certificate],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        own_by_gateway(self.dir + "/key.pem")
 
     # Redis
 
@@ -369,11 +372,16 @@ class Edge:
 
     def write_config(self):
         path = self.dir + "/transom.yaml"
-        with open(path, "w", encoding="utf-8") as file:
+        with open(path + ".new", "w", encoding="utf-8") as file:
             file.write(to_yaml(self.options))
+        os.rename(path + ".new", path)  # a reload never sees half of it
         return path
 
     def start_gateway(self):
+        access_log = self.options.get("gateway.access_log", "")
+        if access_log.startswith(self.dir) and not os.path.exists(access_log):
+            with open(access_log, "wb"):
+                own_by_gateway(access_log)
         log = self.dir + "/gateway.log"
         start = os.path.getsize(log) if os.path.exists(log) else 0
         self.gateway = Process([self.program(), "-f", self.write_config()], log)
@@ -384,9 +392,34 @@ class Edge:
         ports = {u.split("://")[0]: int(u.rpartition(":")[2]) for u in urls}
         self.port = ports.get("http", 0)
         self.tls_port = ports.get("https", 0)
+        self.gateway.pid = int(words["pid"])  # of the process that serves; signals go to the keeper
         self.metrics_port = int(words["metrics"].rpartition(":")[2]) if ":" in words["metrics"] else 0
         if self.redis_process:
             self.wait_loaded()
+
+    def signal(self, number, text, limit=LIMIT):
+        """Send a signal to the keeper and wait for one more line with text; returns that line."""
+        def lines():
+            return [line for line in self.gateway.text().splitlines() if text in line]
+        before = len(lines())
+        self.gateway.kill(number)
+        self.gateway.wait_for(lambda: len(lines()) > before, f"{text!r} in the log", limit)
+        return lines()[-1]
+
+    def reload(self, refused=False):
+        """Have the configuration, as self.options says, and the certificates read again."""
+        self.write_config()
+        return self.signal(signal.SIGHUP, "reload refused" if refused else " reloaded: ")
+
+    def upgrade(self):
+        """Another process serves from now on; returns the pid of the old one."""
+        self.write_config()
+        old = self.gateway.pid
+        line = self.signal(signal.SIGUSR2, "upgraded: process ")
+        self.gateway.pid = int(line.partition("upgraded: process ")[2].split()[0])
+        if self.redis_process:
+            self.wait_loaded()
+        return old
 
     def wait_loaded(self):
         wait_until(lambda: self.metric("transom_gateway_redis_up") == 1

@@ -7,6 +7,16 @@ import os
 from .process import run
 
 
+GATEWAY_ID = 65532  # of the user that the gateway becomes, where none of its own is installed
+
+
+def own_by_gateway(path):
+    """A file or folder that only the gateway's user uses (its default one, if the test is root)."""
+    if os.geteuid() == 0:
+        os.chown(path, GATEWAY_ID, GATEWAY_ID)
+    os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
+
+
 def make_certificates(folder):
     """An authority, and a certificate for *.preview.localhost, *.preview.test and others. Paths of the authority's
     certificate, the server's certificate and its key."""
@@ -23,6 +33,7 @@ def make_certificates(folder):
             "-subj", "/CN=preview.localhost", "-keyout", "tls.key", "-out", "tls.csr")
     openssl("x509", "-req", "-in", "tls.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
             "-CAcreateserial", "-days", "30", "-extfile", "leaf.cnf", "-out", "tls.pem")
+    own_by_gateway(os.path.join(folder, "tls.key"))
     return tuple(os.path.join(folder, name) for name in ("ca.pem", "tls.pem", "tls.key"))
 
 

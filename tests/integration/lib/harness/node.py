@@ -185,6 +185,9 @@ class Node:
                                os.path.join(self.dir, "gateway.log"), env=self.env)
         port = int(self.options["gateway.http"][0].rpartition(":")[2])
         self.gateway.wait_for(lambda: _listens(port), "gateway listens", limit)
+        self.gateway.wait_for_text(" pid=", limit)
+        # Of the process that serves; signals go to the keeper, its parent.
+        self.gateway.pid = int(self.gateway.text().rpartition(" pid=")[2].split()[0])
 
     def kill_manager(self):
         """SIGKILL, as a crash would end it. Machines and Redis are left as they are."""
