@@ -28,6 +28,7 @@
 
 #define MAX_STREAMS 4096
 #define MAX_HEADERS 16
+#define PING_MS     30000 /* as the manager does: silence is told from a peer that is gone */
 
 struct stream {
     struct tr_h2_stream *st;
@@ -268,7 +269,7 @@ static void on_open(struct tr_channel *ch, void *arg)
     static const struct tr_h2_conn_cbs cbs = {.on_close = on_conn_close};
 
     (void)arg;
-    if (tr_h2_conn_open_channel(ch, false, NULL, 0, &cbs, NULL, &conn) != 0)
+    if (tr_h2_conn_open_channel(ch, false, NULL, PING_MS, &cbs, NULL, &conn) != 0)
         abort();
     say(json_pack("{s:s}", "ev", "open"));
     if (uv_read_start((uv_stream_t *)&input, on_alloc, on_read) != 0)

@@ -20,6 +20,10 @@ class TestCase(unittest.TestCase):
         self.addCleanup(node.close)
         return node
 
+    def explain(self):
+        """Called when the test has failed, before anything is cleaned up: print what may say why.
+        Nodes print their logs without being asked."""
+
     @classmethod
     def own_by_class(cls, node):
         cls._class_nodes = (*cls._class_nodes, node)
@@ -40,12 +44,19 @@ class _Result(unittest.TextTestResult):
         super().addSubTest(test, subtest, err)
         if err is not None:
             self.stream.writeln(f"FAIL in {subtest}")
+            _print_logs(test)
 
 
 def _print_logs(test):
     from .node import live_nodes  # which imports this module's neighbours
     for node in live_nodes():
         node.print_logs()
+    if isinstance(test, TestCase):
+        try:
+            test.explain()
+        except Exception as error:  # the failure itself must still be told
+            print(f"explain: {error!r}")
+    sys.stdout.flush()
 
 
 def main():
