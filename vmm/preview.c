@@ -174,10 +174,10 @@ int vmm_preview_parse(struct vmm_preview *p, const json_t *record, struct err *e
         *p = made;
         return 0;
     }
-    /* A record without its access must not count as public. */
-    if (!json_is_object(record) || !json_is_object(access))
-        return tr_err_set(err, UV_EINVAL, "preview: it or its access is not an object");
+    if (!json_is_object(record))
+        return tr_err_set(err, UV_EINVAL, "preview: not an object");
     if ((r = get_port(record, &made.port, &made.protocol, err)) != 0 ||
+        /* Also when there is no access: that must not count as public. */
         (r = get_access(access, &made.is_private, &made.embed, &made.wake, err)) != 0 ||
         (r = tr_member_number(access, "generation", 1, INT64_MAX - 1, &generation, err)) != 0 ||
         (r = tr_route_places_parse(record, NULL, false, &made.places, err)) != 0) {

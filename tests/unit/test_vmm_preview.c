@@ -139,6 +139,7 @@ START_TEST(equal_means_the_same_settings)
         {vmm_preview_set_ports, "{\"ports\":[{\"port\":2,\"protocol\":\"h2c\"}]}"},
         {vmm_preview_set_access, "{\"mode\":\"private\"}"},
         {vmm_preview_set_access, "{\"mode\":\"private\",\"wake\":true}"},
+        {vmm_preview_set_access, "{\"mode\":\"private\"}"},
         {vmm_preview_set_access, "{\"mode\":\"private\",\"embed\":true}"},
     };
     struct vmm_preview before;
@@ -252,6 +253,8 @@ START_TEST(keys_and_tokens_are_those_of_the_formula)
     vmm_preview_token(key, LABEL, 65535, INT64_MAX, token);
     ck_assert_str_eq(token,
                      "65535.9223372036854775807.lUk2gcNZIg1UUCwaArJOGYKOf1lmwvoKuMD1LfZG2Hc");
+    vmm_preview_token(key, LABEL, 1, 6, token); /* with both characters that base64 lacks */
+    ck_assert_str_eq(token, "1.6.yXVJK-tu1hq_0_UUb48QOusezyyJ3H8Y7ja6b57epO0");
 }
 END_TEST
 
