@@ -6,6 +6,7 @@
 #include "gateway/client.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "gateway/h2.h"
 #include "gateway/log.h"
 #include "gateway/pages.h"
+#include "gateway/proxy_protocol.h"
 #include "gateway/tunnel.h"
 #include "gateway/worker.h"
 
@@ -517,6 +519,73 @@ static void on_handshake(struct gw_sock *sock, int status)
     gw_sock_read_start(sock, on_read);
 }
 
+/* The first byte of TLS or HTTP comes next. */
+static void begin_protocol(struct gw_client *c)
+{
+    struct gw_worker *w = c->w;
+
+    if (c->tls) {
+        c->state = GW_CLIENT_TLS;
+        gw_timer_start(&w->t_head, &c->timer, on_timeout);
+        if (gw_sock_tls_accept(w->loop, &c->sock, w->tls, on_handshake) != 0)
+            gw_client_close(c);
+        return;
+    }
+    c->state = GW_CLIENT_HEAD;
+    c->may_be_http2 = w->opt->http2;
+    gw_timer_start(&w->t_idle, &c->timer, on_timeout);
+    gw_sock_read_start(&c->sock, on_read);
+}
+
+/* A header's bytes leave the kernel, and not one more: what follows may be a TLS handshake, which
+ * is read elsewhere. */
+static void on_proxy_read(struct gw_sock *sock)
+{
+    struct gw_client *c = client_of(sock);
+    struct gw_worker *w = c->w;
+    char *p = gw_loop_scratch(w->loop), *kept;
+    size_t have = gw_buf_len(c->in.buf), used;
+    union gw_peer source;
+    const char *why;
+    ssize_t n;
+    int r;
+
+    if (have > 0)
+        memcpy(p, gw_buf_begin(c->in.buf), have);
+    n = recv(gw_sock_fd(sock), p + have, GW_PROXY_HEADER_MAX - have, MSG_PEEK | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) { /* a health check connects and leaves */
+        gw_client_close(c);
+        return;
+    }
+    r = gw_proxy_parse((unsigned char *)p, have + (size_t)n, &source, &why);
+    if (r < 0) {
+        gw_count(&w->stats.bad_requests, 1);
+        gw_log_refusal(w, &c->peer.sa, 0, why);
+        gw_client_close(c);
+        return;
+    }
+    used = r > 0 ? (size_t)r - have : (size_t)n;
+    n = recv(gw_sock_fd(sock), p + have, used, MSG_DONTWAIT);
+    kept = r == 0 && n == (ssize_t)used ? gw_buf_room(&w->bufs, &c->in.buf, used) : NULL;
+    if (n != (ssize_t)used || (r == 0 && kept == NULL)) {
+        gw_client_close(c);
+        return;
+    }
+    if (r == 0) {
+        memcpy(kept, p + have, used);
+        c->in.buf->len += (uint32_t)used;
+        return;
+    }
+    gw_buf_put(&w->bufs, c->in.buf);
+    c->in.buf = NULL;
+    gw_sock_read_stop(sock);
+    if (source.sa.sa_family != AF_UNSPEC)
+        c->peer = source;
+    begin_protocol(c);
+}
+
 void gw_client_start(struct gw_worker *w, struct gw_sock *sock, bool tls)
 {
     struct gw_client *c = calloc(1, sizeof(*c));
@@ -538,17 +607,14 @@ void gw_client_start(struct gw_worker *w, struct gw_sock *sock, bool tls)
     if (getpeername(gw_sock_fd(&c->sock), &c->peer.sa, &len) != 0)
         c->peer.sa.sa_family = AF_UNSPEC;
     c->body.done = true;
-    if (tls) {
-        c->state = GW_CLIENT_TLS;
+    c->tls = tls;
+    if (gw_options_expects_proxy(w->opt, &c->peer.sa)) {
+        c->state = GW_CLIENT_PROXY;
         gw_timer_start(&w->t_head, &c->timer, on_timeout);
-        if (gw_sock_tls_accept(w->loop, &c->sock, w->tls, on_handshake) != 0)
-            gw_client_close(c);
+        gw_sock_read_start(&c->sock, on_proxy_read);
         return;
     }
-    c->state = GW_CLIENT_HEAD;
-    c->may_be_http2 = w->opt->http2;
-    gw_timer_start(&w->t_idle, &c->timer, on_timeout);
-    gw_sock_read_start(&c->sock, on_read);
+    begin_protocol(c);
 }
 
 void gw_client_drain(struct gw_client *c)
@@ -565,7 +631,7 @@ void gw_client_drain(struct gw_client *c)
             return;
         }
     }
-    if (c->state == GW_CLIENT_TLS || (c->state == GW_CLIENT_HEAD && c->in.buf == NULL))
+    if (c->state <= GW_CLIENT_TLS || (c->state == GW_CLIENT_HEAD && c->in.buf == NULL))
         gw_client_close(c);
 }
 

@@ -9,7 +9,9 @@
 #include "gateway/out.h"
 #include "gateway/runtime.h"
 
-/* HEAD:   waiting for, or reading, a request head. x is NULL.
+/* PROXY:  a PROXY header is awaited, from a configured peer, before anything else.
+ * TLS:    the handshake runs.
+ * HEAD:   waiting for, or reading, a request head. x is NULL.
  * BODY:   an exchange runs, its request body comes in.
  * WAIT:   the request is complete, its response is under way. What arrives is kept for later.
  * FLUSH:  the exchange is over, the response's last bytes are still going out.
@@ -17,6 +19,7 @@
  *         response before the connection is reset.
  * CLOSED: the socket is closed; freed once nothing on the stack uses it. */
 enum gw_client_state {
+    GW_CLIENT_PROXY,
     GW_CLIENT_TLS,
     GW_CLIENT_HEAD,
     GW_CLIENT_BODY,
@@ -53,6 +56,7 @@ struct gw_client {
     bool slow;            /* the back had to be waited for */
     bool head_timed;      /* the clock for a whole head runs */
     bool may_be_http2;    /* what came so far is the beginning of its preface */
+    bool tls;             /* of the listener; used after PROXY */
     bool no_body;         /* the response under way has none */
 };
 

@@ -9,6 +9,7 @@
 #include "gateway/manager.h"
 #include "gateway/pages.h"
 #include "gateway/preview.h"
+#include "gateway/redirect.h"
 #include "gateway/worker.h"
 
 struct gw_exchange *gw_exchange_new(struct gw_worker *w)
@@ -93,6 +94,8 @@ void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const stru
     id = gw_request_id(req, &w->id_state, x->request_id);
     gw_log_begin(x, req, peer, id);
     gw_host_parse(req->host, w->opt->domain, w->opt->preview_domain, &host);
+    if (w->opt->https_redirect && host.kind != GW_HOST_INVALID && gw_redirect(x, req, peer))
+        return;
     switch (host.kind) {
     case GW_HOST_INVALID:
         gw_exchange_answer(x, &invalid);

@@ -52,9 +52,9 @@ void gw_live_unref(struct gw_live *live)
 
 void gw_live_say_ignored(const struct gw_live *running, const struct gw_live *fresh)
 {
-    static const char *const fixed[] = {"gateway.http",    "gateway.https", "gateway.metrics",
-                                        "gateway.workers", "run_dir",       "redis.url",
-                                        "gateway.user"};
+    static const char *const fixed[] = {"gateway.http",      "gateway.https", "gateway.metrics",
+                                        "gateway.workers",   "run_dir",       "redis.url",
+                                        "redis.gateway_url", "gateway.user"};
     char names[256] = "";
 
     for (size_t i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++) {

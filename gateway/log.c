@@ -27,10 +27,10 @@ static int open_file(const char *path, struct err *err)
     int fd = strcmp(path, "-") == 0 ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)
                                     : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
 
-    return fd >= 0 ? fd
-                   : tr_err_set(err, -errno, "gateway.access_log: %s: %s%s", path, strerror(errno),
-                                errno == EACCES ? "; the gateway's user must be able to write it"
-                                                : "");
+    return fd >= 0
+               ? fd
+               : tr_err_set(err, -errno, "gateway.access_log: %s: %s%s", path, strerror(errno),
+                            errno == EACCES ? "; the gateway's user must be able to write it" : "");
 }
 
 int gw_log_open(const char *path, struct gw_access_log **out, struct err *err)

@@ -45,11 +45,11 @@ static bool in_cidr(const struct gw_cidr *c, const unsigned char *address)
     return rest == 0 || ((c->address[whole] ^ address[whole]) >> (8 - rest)) == 0;
 }
 
-bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer)
+static bool in_cidrs(const struct gw_cidr *cidrs, size_t n, const struct sockaddr *peer)
 {
     unsigned char address[16];
 
-    if (o->n_trusted == 0)
+    if (n == 0)
         return false;
     if (peer->sa_family == AF_INET) {
         memcpy(address, mapped_prefix, 12);
@@ -59,10 +59,20 @@ bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer)
     } else {
         return false;
     }
-    for (size_t i = 0; i < o->n_trusted; i++)
-        if (in_cidr(&o->trusted[i], address))
+    for (size_t i = 0; i < n; i++)
+        if (in_cidr(&cidrs[i], address))
             return true;
     return false;
+}
+
+bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer)
+{
+    return in_cidrs(o->trusted, o->n_trusted, peer);
+}
+
+bool gw_options_expects_proxy(const struct gw_options *o, const struct sockaddr *peer)
+{
+    return in_cidrs(o->proxies, o->n_proxies, peer);
 }
 
 static int take_list(const struct tr_config *config, const char *name, char ***out, size_t *n_out)
@@ -78,22 +88,22 @@ static int take_list(const struct tr_config *config, const char *name, char ***o
     return 0;
 }
 
-static int take_trusted(struct gw_options *o, const struct tr_config *config, struct err *err)
+static int take_cidrs(const struct tr_config *config, const char *name, struct gw_cidr **out,
+                      size_t *n_out, struct err *err)
 {
-    const char *name = "gateway.trusted_proxies";
     size_t n = tr_config_list_len(config, name);
 
-    o->trusted = calloc(n + 1, sizeof(*o->trusted));
-    if (o->trusted == NULL)
+    *out = calloc(n + 1, sizeof(**out));
+    if (*out == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     for (size_t i = 0; i < n; i++) {
         const char *text = tr_config_list_get(config, name, i);
 
-        if (parse_cidr(text, &o->trusted[i]) != 0)
+        if (parse_cidr(text, &(*out)[i]) != 0)
             return tr_err_set(err, -EINVAL, "%s: \"%s\" is not ADDRESS or ADDRESS/BITS", name,
                               text);
     }
-    o->n_trusted = n;
+    *n_out = n;
     return 0;
 }
 
@@ -159,6 +169,7 @@ static void take_names(struct gw_options *o, const struct tr_config *config)
 int gw_options_init(struct gw_options *o, const struct tr_config *config, struct err *err)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    int r;
 
     memset(o, 0, sizeof(*o));
     take_names(o, config);
@@ -197,7 +208,18 @@ int gw_options_init(struct gw_options *o, const struct tr_config *config, struct
         return tr_err_set(err, -EINVAL,
                           "gateway.https needs gateway.tls_certificate and gateway.tls_key, or "
                           "gateway.certificates");
-    return take_trusted(o, config, err);
+    o->https_redirect = tr_config_bool(config, "gateway.https_redirect");
+    o->https_redirect_port = (unsigned)tr_config_int(config, "gateway.https_redirect_port");
+    if (o->https_redirect && o->https_redirect_port == 0 && o->n_https > 0)
+        o->https_redirect_port = (unsigned)port_of(o->https[0]);
+    if (o->https_redirect && o->https_redirect_port == 0)
+        return tr_err_set(err, -EINVAL,
+                          "gateway.https_redirect needs gateway.https with a fixed port, or "
+                          "gateway.https_redirect_port");
+    r = take_cidrs(config, "gateway.trusted_proxies", &o->trusted, &o->n_trusted, err);
+    if (r == 0)
+        r = take_cidrs(config, "gateway.proxy_protocol", &o->proxies, &o->n_proxies, err);
+    return r;
 }
 
 void gw_options_fini(struct gw_options *o)
@@ -206,5 +228,6 @@ void gw_options_fini(struct gw_options *o)
     free(o->https);
     free(o->certificates);
     free(o->trusted);
+    free(o->proxies);
     memset(o, 0, sizeof(*o));
 }

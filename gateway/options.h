@@ -27,8 +27,10 @@ struct gw_options {
     char **http, **https; /* listeners; owned */
     size_t n_http, n_https;
     const char *metrics;
-    struct gw_cidr *trusted;
-    size_t n_trusted;
+    struct gw_cidr *trusted, *proxies; /* proxies: those that send a PROXY header */
+    size_t n_trusted, n_proxies;
+    bool https_redirect;
+    unsigned https_redirect_port; /* 0: that of the first https listener */
     unsigned n_workers;
     unsigned max_connections;
     struct gw_http1_limits limits;
@@ -48,5 +50,7 @@ void gw_options_fini(struct gw_options *o);
 bool gw_options_bind_low_port(const struct gw_options *o);
 /* Is this peer one of the trusted proxies? */
 bool gw_options_trusts(const struct gw_options *o, const struct sockaddr *peer);
+/* Does this peer begin each connection with a PROXY header? */
+bool gw_options_expects_proxy(const struct gw_options *o, const struct sockaddr *peer);
 
 #endif

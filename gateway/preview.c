@@ -10,6 +10,7 @@
 #include "gateway/access.h"
 #include "gateway/pages.h"
 #include "gateway/path_rules.h"
+#include "gateway/redirect.h"
 #include "gateway/upstream.h"
 #include "gateway/wake.h"
 #include "gateway/worker.h"
@@ -25,21 +26,6 @@ struct visit {
     const struct tr_route_extra *extra; /* NULL: a plain public route */
     bool secure, navigates;
 };
-
-/* Does the client speak TLS, to us or to the proxy before us? */
-static bool is_secure(const struct gw_exchange *x, const struct gw_request *req,
-                      const struct sockaddr *peer)
-{
-    if (x->tls || !gw_options_trusts(x->worker->opt, peer))
-        return x->tls;
-    for (size_t i = 0; i < req->n_fields; i++) {
-        const struct gw_field *f = &req->fields[i];
-
-        if (f->id == GW_FIELD_X_FORWARDED_PROTO && !f->hop_by_hop)
-            return gw_str_ieq((struct gw_str){f->value, f->value_len}, "https", 5);
-    }
-    return false;
-}
 
 static void deny(struct visit *v)
 {
@@ -264,7 +250,7 @@ void gw_preview_start(struct gw_exchange *x, struct gw_request *req, const struc
     x->route.extra = NULL;
     v.extra = extra;
     if (extra != NULL && extra->is_private)
-        v.secure = is_secure(x, req, peer);
+        v.secure = gw_is_secure(x, req, peer);
     visit(&v, peer);
     tr_route_extra_unref(extra);
 }
