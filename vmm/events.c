@@ -17,8 +17,8 @@ void vmm_events_fini(struct vmm_events *events)
     events->n = 0;
 }
 
-const struct vmm_event *vmm_events_add(struct vmm_events *events, const char *type,
-                                       const char *owner, json_t *members)
+static const struct vmm_event *add(struct vmm_events *events, const char *type, const char *owner,
+                                   const char *key, json_t *members)
 {
     int64_t now = vmm_wall_ms();
     uint64_t id = (uint64_t)now * 1000;
@@ -52,12 +52,40 @@ const struct vmm_event *vmm_events_add(struct vmm_events *events, const char *ty
     ev->id = events->last_id = id;
     snprintf(ev->owner, sizeof(ev->owner), "%s", owner);
     snprintf(ev->type, sizeof(ev->type), "%s", type);
+    snprintf(ev->key, sizeof(ev->key), "%s", key);
     ev->text = text;
     for (struct vmm_listener *l = events->listeners; l != NULL; l = next) {
         next = l->next;
         l->wake(l);
     }
     return ev;
+}
+
+const struct vmm_event *vmm_events_add(struct vmm_events *events, const char *type,
+                                       const char *owner, json_t *members)
+{
+    return add(events, type, owner, "", members);
+}
+
+/* The oldest stays even then: its id is the horizon. */
+static void forget(struct vmm_events *events, const char *type, const char *key)
+{
+    for (size_t i = 1; i < events->n; i++) {
+        if (strcmp(at(events, i)->key, key) != 0 || strcmp(at(events, i)->type, type) != 0)
+            continue;
+        free(at(events, i)->text);
+        for (size_t j = i + 1; j < events->n; j++)
+            *at(events, j - 1) = *at(events, j);
+        events->n--;
+        return;
+    }
+}
+
+const struct vmm_event *vmm_events_add_last(struct vmm_events *events, const char *type,
+                                            const char *owner, const char *key, json_t *members)
+{
+    forget(events, type, key);
+    return add(events, type, owner, key, members);
 }
 
 const struct vmm_event *vmm_events_next(const struct vmm_events *events, uint64_t after,

@@ -15,7 +15,8 @@ struct vmm_event {
     uint64_t id;
     char owner[VMM_OWNER_MAX + 1];
     char type[40];
-    char *text; /* JSON, one line */
+    char key[VMM_ID_LEN + 1]; /* see vmm_events_add_last(); "": none */
+    char *text;               /* JSON, one line */
 };
 
 /* Who wants to know at once. Embedded by the caller; may remove itself from wake(). */
@@ -40,6 +41,10 @@ void vmm_events_fini(struct vmm_events *events);
  * owner and node. Returns it (borrowed until the next add), or NULL when out of memory. */
 const struct vmm_event *vmm_events_add(struct vmm_events *events, const char *type,
                                        const char *owner, json_t *members);
+/* The same, but an earlier one of this type and key is forgotten: who is slow to read gets the last
+ * one only, and what comes often does not push out what comes seldom. */
+const struct vmm_event *vmm_events_add_last(struct vmm_events *events, const char *type,
+                                            const char *owner, const char *key, json_t *members);
 /* The first kept event after id that this owner may see (everything for NULL); NULL: none. */
 const struct vmm_event *vmm_events_next(const struct vmm_events *events, uint64_t after,
                                         const char *owner);

@@ -18,6 +18,7 @@
 #define LEAVE_TIMEOUT_MS 2000
 #define BATCH            256 /* scripts under way during a write-back */
 #define STATS_FIELDS_MAX 24
+#define EVENT_STATS      "sandbox.stats"
 #define ARGS_MAX         64
 
 /* KEYS: routes, route-changes, sandbox:L, events, idle, node-labels, sandboxes, sandboxes:OWNER.
@@ -493,7 +494,8 @@ static void write_back(struct vmm_live *live)
     free(ids);
     free(text);
     while ((ev = vmm_events_next(&live->vmm->events, live->event_sent, NULL)) != NULL) {
-        send_event(live, ev->text);
+        if (strcmp(ev->type, EVENT_STATS) != 0)
+            send_event(live, ev->text);
         live->event_sent = ev->id;
     }
     send_node(live);
@@ -779,7 +781,7 @@ void vmm_live_key_gone(struct vmm *vmm, const char *hash)
         log_error("an API key that was deleted could not be removed from redis");
 }
 
-void vmm_live_stats(struct vmm *vmm, const char *label, const json_t *sample)
+static void send_stats(struct vmm_live *live, const char *label, const json_t *sample)
 {
     char key[64], max[16], text[STATS_FIELDS_MAX][32];
     const char *argv[5 + 2 * STATS_FIELDS_MAX] = {"XADD", key, "MAXLEN", max, "*"};
@@ -788,8 +790,6 @@ void vmm_live_stats(struct vmm *vmm, const char *label, const json_t *sample)
     json_t *value;
     int n = 5, n_fields = 0;
 
-    if (!usable(vmm->live))
-        return;
     snprintf(key, sizeof(key), "%s%s", TR_KEY_STATS, label);
     snprintf(max, sizeof(max), "%d", TR_STATS_MAX);
     json_object_foreach((json_t *)sample, name, value)
@@ -808,7 +808,17 @@ void vmm_live_stats(struct vmm *vmm, const char *label, const json_t *sample)
         return;
     for (int i = 0; i < n; i++)
         len[i] = strlen(argv[i]);
-    (void)!tr_redis_command(vmm->live->redis, on_reply, NULL, n, argv, len);
+    (void)!tr_redis_command(live->redis, on_reply, NULL, n, argv, len);
+}
+
+void vmm_live_stats(struct vmm *vmm, const struct vmm_sandbox *sb, const json_t *sample)
+{
+    (void)vmm_events_add_last(&vmm->events, EVENT_STATS, sb->session->owner, sb->label,
+                              json_pack("{ss, ss, ss, sI, sO}", "session", sb->session->id,
+                                        "sandbox", sb->name, "label", sb->label, "instance",
+                                        (json_int_t)sb->instance, "stats", (json_t *)sample));
+    if (usable(vmm->live))
+        send_stats(vmm->live, sb->label, sample);
 }
 
 void vmm_live_event(struct vmm *vmm, const char *type, const char *owner, json_t *members)

@@ -23,9 +23,9 @@ const char *vmm_live_url(const struct vmm_live *live);
 /* All of these work with vmm->live NULL, too (the event is made all the same). */
 void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb);
 /* Settings of its preview changed: write the route, with an event of that type unless NULL.
- * Returns 0: cb runs once, after this returns, with 0 when Redis has it or went away meanwhile, else
- * with why it refused. UV_ENOTCONN: Redis is away and gets it when it is back. Other < 0: it was not
- * sent. In both cases cb does not run. */
+ * Returns 0: cb runs once, after this returns, with 0 when Redis has it or went away meanwhile,
+ * else with why it refused. UV_ENOTCONN: Redis is away and gets it when it is back. Other < 0: it
+ * was not sent. In both cases cb does not run. */
 typedef void (*vmm_live_cb)(int status, const char *why, void *arg);
 TR_MUST_CHECK int vmm_live_preview(struct vmm *vmm, struct vmm_sandbox *sb, const char *event,
                                    vmm_live_cb cb, void *arg);
@@ -34,8 +34,9 @@ void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session);
 /* An API key was made, or deleted. */
 void vmm_live_key(struct vmm *vmm, const struct vmm_key *key);
 void vmm_live_key_gone(struct vmm *vmm, const char *hash);
-/* A sample of a sandbox's figures. Of sample (borrowed), the numbers are written. */
-void vmm_live_stats(struct vmm *vmm, const char *label, const json_t *sample);
+/* A sample of a sandbox's figures (borrowed): an event, of which the last one of each sandbox is
+ * kept, and in Redis an entry of its numbers in the sandbox's series, but none in the events. */
+void vmm_live_stats(struct vmm *vmm, const struct vmm_sandbox *sb, const json_t *sample);
 /* An event that changes no state. members as for vmm_events_add(). */
 void vmm_live_event(struct vmm *vmm, const char *type, const char *owner, json_t *members);
 /* When the idle rule will stop it (wall clock, for display); 0: not at all. */

@@ -64,6 +64,7 @@ static void forget(struct vmm_machine *m)
     if (m->next != NULL)
         m->next->prev = m->prev;
     m->sb->machine = NULL;
+    json_decref(m->stats);
     free(m);
 }
 
@@ -414,7 +415,11 @@ static void agent_event(const json_t *event, void *arg)
         return;
     if (strcmp(type, "run_end") == 0 || strcmp(type, "exec_end") == 0)
         vmm_machine_touch(m->sb);
-    if (strcmp(type, "stats") == 0 || m->n_events >= EVENTS_PER_SECOND)
+    if (strcmp(type, "stats") == 0) {
+        machine_stats_take(m, event);
+        return;
+    }
+    if (m->n_events >= EVENTS_PER_SECOND)
         return;
     m->n_events++;
     snprintf(name, sizeof(name), "sandbox.%s", type);

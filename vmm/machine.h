@@ -30,5 +30,7 @@ struct vmm_agent *vmm_machine_agent(const struct vmm_sandbox *sb);
 void vmm_machine_touch(const struct vmm_sandbox *sb);
 /* What the idle rule says: {"deadline_at","why"} (new), or NULL when it does not run. */
 json_t *vmm_machine_idle_json(const struct vmm_sandbox *sb);
+/* The last sample of its figures (borrowed), or NULL: it does not run, or has told none yet. */
+json_t *vmm_machine_stats(const struct vmm_sandbox *sb);
 
 #endif

@@ -47,6 +47,8 @@ struct vmm_machine {
     uv_work_t work;
     struct machine_idle idle;
     unsigned n_events; /* agent events passed on in this second */
+    json_t *stats;     /* the last sample, or NULL */
+    uint64_t stats_ms; /* its time, of the loop */
 };
 
 struct vmm_machines {
@@ -76,6 +78,10 @@ TR_MUST_CHECK int machine_open_agent(struct vmm_machine *m);
 void machine_go_down(struct vmm_machine *m);
 /* machine_recover.c: an adoption ended, one way or the other. */
 void machine_recovered(struct vmm_machines *ms);
+/* machine_stats.c: a "stats" event of the agent (borrowed). */
+void machine_stats_take(struct vmm_machine *m, const json_t *told);
+/* Of what an agent tells, what can be true (new; NULL: out of memory). */
+json_t *machine_stats_check(const json_t *told);
 /* machine_idle.c */
 void machine_idle_tick(struct vmm_machine *m, uint64_t now_ms);
 

@@ -118,6 +118,42 @@ START_TEST(listeners_are_woken_until_they_leave)
 }
 END_TEST
 
+static uint64_t add_last(const char *key, int number)
+{
+    const struct vmm_event *ev =
+        vmm_events_add_last(events, "stats", "alice", key, json_pack("{si}", "number", number));
+
+    ck_assert_ptr_nonnull(ev);
+    return ev->id;
+}
+
+/* Only the last sample of each sandbox is kept, all else in its order. */
+START_TEST(samples_replace_each_other)
+{
+    uint64_t first = add("alice", 1), second, third, last, at = 0, seen[8];
+    size_t n = 0;
+
+    (void)add_last("a", 2);
+    second = add("bob", 3);
+    (void)add_last("b", 4);
+    (void)add_last("a", 5);
+    third = add_last("b", 6);
+    last = add_last("a", 7);
+    for (const struct vmm_event *ev; (ev = vmm_events_next(events, at, NULL)) != NULL; at = ev->id)
+        seen[n++] = ev->id;
+    ck_assert_uint_eq(n, 4);
+    ck_assert_uint_eq(seen[0], first);
+    ck_assert_uint_eq(seen[1], second);
+    ck_assert_uint_eq(seen[2], third);
+    ck_assert_uint_eq(seen[3], last);
+    ck_assert_uint_eq(vmm_events_horizon(events), first - 1);
+    for (int i = 0; i < 3 * VMM_EVENTS_KEPT; i++)
+        (void)add_last("a", i);
+    ck_assert_uint_eq(events->n, 4); /* the first event is kept as ever */
+    ck_assert_uint_eq(vmm_events_next(events, 0, NULL)->id, first);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("vmm/events");
@@ -126,6 +162,7 @@ int main(void)
     int n_failed;
 
     tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, samples_replace_each_other);
     tcase_add_test(tc, ids_grow_and_texts_are_whole);
     tcase_add_test(tc, id_does_not_go_back_with_the_clock);
     tcase_add_test(tc, owners_see_their_own);

@@ -16,11 +16,29 @@ struct events {
     char line[LINE_MAX_BYTES + 1];
 };
 
-/* One line for a person: time, type, and the other members as they come. */
+static void print_member(const char *key, const json_t *value)
+{
+    if (json_is_string(value) && json_string_length(value) > 0) {
+        printf(" ");
+        cli_print_text(key);
+        printf("=");
+        cli_print_text(json_string_value(value));
+    } else if (json_is_integer(value)) {
+        printf(" ");
+        cli_print_text(key);
+        printf("=%lld", (long long)json_integer_value(value));
+    } else if (json_is_real(value)) {
+        printf(" ");
+        cli_print_text(key);
+        printf("=%.2f", json_real_value(value));
+    }
+}
+
+/* One line for a person: time, type, and the other members as they come, those of objects, too. */
 static void print_event(const json_t *event)
 {
-    const char *key;
-    json_t *value;
+    const char *key, *inner_key;
+    json_t *value, *inner;
 
     cli_print_text(cli_text(event, "time"));
     printf("%s", *cli_text(event, "time") != '\0' ? " " : "");
@@ -29,15 +47,11 @@ static void print_event(const json_t *event)
     {
         if (strcmp(key, "time") == 0 || strcmp(key, "type") == 0)
             continue;
-        if (json_is_string(value) && json_string_length(value) > 0) {
-            printf(" ");
-            cli_print_text(key);
-            printf("=");
-            cli_print_text(json_string_value(value));
-        } else if (json_is_integer(value)) {
-            printf(" ");
-            cli_print_text(key);
-            printf("=%lld", (long long)json_integer_value(value));
+        print_member(key, value);
+        json_object_foreach(value, inner_key, inner)
+        {
+            if (strcmp(inner_key, "type") != 0) /* the same as the event's */
+                print_member(inner_key, inner);
         }
     }
     putchar('\n');

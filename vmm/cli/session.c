@@ -48,6 +48,23 @@ int cmd_session_list(struct cli *cli, int argc, char **argv)
     return 0;
 }
 
+/* The figures of a sandbox that runs, as cells of the table. */
+static void add_figures(json_t *sandbox)
+{
+    const json_t *stats = json_object_get(sandbox, "stats");
+    json_int_t total = json_integer_value(json_object_get(stats, "mem_total_kb"));
+    json_int_t available = json_integer_value(json_object_get(stats, "mem_available_kb"));
+    json_int_t disk = json_integer_value(json_object_get(stats, "disk_used_kb"));
+
+    if (!json_is_object(stats))
+        return;
+    json_object_set_new(
+        sandbox, "cpu_now",
+        json_sprintf("%.0f%%", json_number_value(json_object_get(stats, "cpu_percent"))));
+    json_object_set_new(sandbox, "memory_now", json_integer((total - available) / 1024));
+    json_object_set_new(sandbox, "disk_now", json_integer(disk / 1024));
+}
+
 static void print_field(const json_t *object, const char *key, const char *label)
 {
     const json_t *v = json_object_get(object, key);
@@ -63,9 +80,12 @@ static void print_field(const json_t *object, const char *key, const char *label
 
 int cmd_session_show(struct cli *cli, int argc, char **argv)
 {
-    static const char *const keys[] = {"name", "state",  "vcpus", "memory_mb",
-                                       "url",  "reason", NULL};
-    static const char *const headers[] = {"SANDBOX", "STATE", "CPUS", "MIB", "URL", "REASON", NULL};
+    static const char *const keys[] = {"name",       "state",    "vcpus", "cpu_now", "memory_mb",
+                                       "memory_now", "disk_now", "url",   "reason",  NULL};
+    static const char *const headers[] = {"SANDBOX",  "STATE",    "CPUS", "CPU",    "MIB",
+                                          "MIB USED", "DISK MIB", "URL",  "REASON", NULL};
+    json_t *sandbox;
+    size_t i;
     char *id = cli_session_id(cli, argc > 0 ? argv[0] : NULL), *path;
     json_t *session;
 
@@ -85,6 +105,7 @@ int cmd_session_show(struct cli *cli, int argc, char **argv)
         print_field(session, "owner", "owner");
         print_field(session, "created_at", "created");
         putchar('\n');
+        json_array_foreach(json_object_get(session, "sandboxes"), i, sandbox) add_figures(sandbox);
         cli_print_table(json_object_get(session, "sandboxes"), keys, headers);
     }
     json_decref(session);

@@ -136,6 +136,8 @@ static void check_closed(struct net *net)
     }
     for (i = 0; i < net->n_dns; i++)
         free(net->dns[i]);
+    if (net->traffic_fd >= 0)
+        close(net->traffic_fd);
     free(net->excluded);
     free(net->dir);
     free(net);
@@ -377,6 +379,7 @@ int net_open(uv_loop_t *loop, const struct net_options *o, struct net **out, str
         return tr_err_set(err, UV_ENOMEM, "out of memory");
     net->loop = loop;
     net->last = &net->first;
+    net->traffic_fd = -1;
     r = range_parse(o->range, &net->range, err);
     if (r == 0)
         r = take_names(net, o, err);

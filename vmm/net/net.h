@@ -69,6 +69,10 @@ void net_sweep(struct net *net, net_cb cb, void *arg);
 const struct net_port *net_port_get(const struct net *net, const char *label);
 size_t net_n_ports(const struct net *net);
 
+/* Bytes that the machine behind an attached port's tap has received and sent since the tap was
+ * made. At once, without a callback. Returns 0, or < 0: not known. */
+TR_MUST_CHECK int net_traffic(struct net *net, const char *tap, uint64_t *received, uint64_t *sent);
+
 /* Remove everything: taps, veth, namespace, tables, dnsmasq, and the host's forwarding switch as it
  * was found. Also right after net_open(), for what an earlier manager left. */
 void net_down(struct net *net, net_cb cb, void *arg);

@@ -73,6 +73,7 @@ struct net {
     void (*close_cb)(void *arg);
     void *close_arg;
     size_t n_ports;
+    int traffic_fd; /* net_traffic.c; -1: not open */
 };
 
 extern const struct step net_up_steps[], net_down_steps[], net_attach_steps[], net_attach_undo[],
