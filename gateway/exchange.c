@@ -162,6 +162,6 @@ void gw_exchange_front_gone(struct gw_exchange *x)
 
 void gw_exchange_upgraded(struct gw_exchange *x)
 {
-    x->status = 101;
+    x->status = x->http2 ? 200 : 101;
     release(x, "tunnel");
 }

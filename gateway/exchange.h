@@ -43,7 +43,8 @@ struct gw_front_ops {
      */
     void (*broken)(struct gw_exchange *x);
     /* The back answered 101 to a valid upgrade: the client's side of the tunnel moves to *end, the
-     * front is gone afterwards (except on error). */
+     * front is gone afterwards (except on error). UV_EPROTO: the answer is not what was asked for.
+     */
     int (*upgrade)(struct gw_exchange *x, const struct gw_response *resp,
                    struct gw_tunnel_end *end);
 };

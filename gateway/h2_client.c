@@ -436,10 +436,9 @@ static int on_stream_close(nghttp2_session *ng, int32_t id, uint32_t code, void 
 {
     struct gw_h2_stream *s = stream_of(ng, id);
 
-    (void)code;
     (void)arg;
     if (s != NULL)
-        gw_h2_stream_closed(s);
+        gw_h2_stream_closed(s, code);
     return 0;
 }
 
@@ -471,7 +470,7 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
         return 0;
     s = stream_of(ng, frame->hd.stream_id);
     /* An answer before the request's end: its rest is not wanted (RFC 9113 section 8.1). */
-    if (s != NULL && !s->remote_ended)
+    if (s != NULL && !s->remote_ended && s->tunnel.t == NULL)
         return nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR) == 0
                    ? 0
                    : NGHTTP2_ERR_CALLBACK_FAILURE;
@@ -506,6 +505,7 @@ static int make_session(struct gw_h2_client *c)
         {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, o->http2_streams},
         {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, GW_H2_STREAM_WINDOW},
         {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)o->limits.head_bytes},
+        {NGHTTP2_SETTINGS_ENABLE_CONNECT_PROTOCOL, 1},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
     nghttp2_option *option;

@@ -3,7 +3,9 @@
  *
  *   h2_client.c   the connection: session, socket, timers, drain
  *   h2_request.c  header blocks: collected, checked, made a request
- *   h2_stream.c   the stream: front half of its exchange, bodies both ways
+ *   h2_stream.c   the stream: its life, what it receives
+ *   h2_response.c what it sends
+ *   h2_tunnel.c   as the client's end of a tunnel
  *   h2_limits.c   what a peer may make us do for nothing
  *
  * nghttp2 must not be entered from its own callbacks. While it receives, only its submit functions
@@ -16,6 +18,7 @@
 #include "gateway/exchange.h"
 #include "gateway/h2.h"
 #include "gateway/http1.h"
+#include "gateway/tunnel.h"
 
 /* Received body bytes that may wait for a machine: of one stream, of the connection. */
 #define GW_H2_STREAM_WINDOW  (128 * 1024)
@@ -109,7 +112,9 @@ struct gw_h2_stream {
     bool ended;          /* all of the response was handed to nghttp2 */
     bool mute;           /* the body is not for the client */
     bool closed;         /* gone in nghttp2 */
-    bool is_due, is_waiting;
+    bool orderly;        /* both sides ended; the tunnel has the rest still */
+    bool is_due, is_waiting, held;
+    struct gw_tunnel_peer tunnel;
     char accept[32]; /* what Sec-WebSocket-Accept must say; "": no WebSocket */
 };
 
@@ -125,7 +130,6 @@ void gw_h2_write(struct gw_h2_client *c);
 int gw_h2_fail(struct gw_h2_client *c, uint32_t code, const char *why);
 
 /* h2_stream.c */
-extern const struct gw_front_ops gw_h2_front;
 struct gw_h2_stream *gw_h2_stream_new(struct gw_h2_client *c, int32_t id);
 /* The header block of a request is complete. */
 void gw_h2_stream_begin(struct gw_h2_stream *s, bool end);
@@ -138,18 +142,50 @@ void gw_h2_stream_ended(struct gw_h2_stream *s);
 /* The client broke the stream; nghttp2 resets it, if it has not been. */
 void gw_h2_stream_lost(struct gw_h2_stream *s);
 /* The stream is closed in nghttp2. */
-void gw_h2_stream_closed(struct gw_h2_stream *s);
+void gw_h2_stream_closed(struct gw_h2_stream *s, uint32_t code);
 /* After receiving: pass bodies on. */
 void gw_h2_run_due(struct gw_h2_client *c);
-/* There may be room for response bodies again. */
-void gw_h2_run_waiting(struct gw_h2_client *c);
 /* The connection is over: so is every stream. */
 void gw_h2_streams_gone(struct gw_h2_client *c);
+/* There is room for received body again. */
+void gw_h2_stream_resume(struct gw_h2_stream *s);
+/* Have gw_h2_run_due() look at it. */
+void gw_h2_stream_due(struct gw_h2_stream *s);
+/* Bytes for the client are shown again once there is room; or not any more. */
+void gw_h2_stream_wait(struct gw_h2_stream *s);
+void gw_h2_stream_go_on(struct gw_h2_stream *s);
+/* RST_STREAM; its exchange or tunnel is over. */
+void gw_h2_stream_reset(struct gw_h2_stream *s, uint32_t code);
+/* Received bytes that nobody wants: the window is everybody's. */
+void gw_h2_stream_drop_in(struct gw_h2_stream *s);
+/* Free it unless something knows it still. */
+void gw_h2_stream_release(struct gw_h2_stream *s);
+void gw_h2_stream_timeout(struct gw_timer *timer);
+
+/* h2_response.c */
+extern const struct gw_front_ops gw_h2_front;
+/* The final head; body: something follows. */
+TR_MUST_CHECK int gw_h2_stream_submit(struct gw_h2_stream *s, const struct gw_response *resp,
+                                      bool body);
+/* Bytes for the client: how many were taken. When less than all, the stream waits. */
+TR_MUST_CHECK ssize_t gw_h2_stream_send(struct gw_h2_stream *s, const char *data, size_t len,
+                                        bool last);
+/* END_STREAM, if it was not sent yet. */
+TR_MUST_CHECK int gw_h2_stream_finish(struct gw_h2_stream *s, const struct gw_field *trailers,
+                                      size_t n_trailers);
+/* There may be room for response bodies again. */
+void gw_h2_run_waiting(struct gw_h2_client *c);
 /* Callbacks of nghttp2. */
 ssize_t gw_h2_read_body(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t len, uint32_t *flags,
                         nghttp2_data_source *source, void *arg);
 int gw_h2_send_body(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *head, size_t len,
                     nghttp2_data_source *source, void *arg);
+
+/* h2_tunnel.c */
+int gw_h2_stream_upgrade(struct gw_exchange *x, const struct gw_response *resp,
+                         struct gw_tunnel_end *end);
+/* Pass on what was received. */
+void gw_h2_tunnel_deliver(struct gw_h2_stream *s);
 
 /* h2_request.c */
 void gw_h2_head_begin(struct gw_h2_client *c);

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A stream: the front half of its exchange.
+/* A stream: the front half of its exchange, or the client's end of a tunnel; here its life and what
+ * it receives. Body bytes wait in the stream until nghttp2 is done receiving, so that one call
+ * shows the back all that came; the peer's window is given back only for what the back has taken.
  *
- * Response: what the back shows is offered to nghttp2 at once, which frames as much as the windows
- * allow; it is copied into the connection's output and nowhere else. A stream whose back kept some
- * waits until a window opens or the socket takes what is there.
- * Request: body bytes wait in the stream until nghttp2 is done receiving, so that one call shows
- * the back all that came; the peer's window is given back only for what the back has taken.
- *
- * An object lives until nghttp2, the exchange and the due list have let go of it. */
+ * An object lives until nghttp2, the exchange or tunnel and the due list have let go of it. */
 #include "gateway/h2_internal.h"
 
 #include <assert.h>
@@ -20,17 +16,6 @@
 #include "gateway/tunnel.h"
 
 #define FREE_STREAMS_MAX 1024
-#define QUEUED_MAX       1000 /* 1xx from an app that never comes to the point */
-
-static void deliver(struct gw_h2_stream *s);
-
-static int32_t window_of(const struct gw_h2_stream *s)
-{
-    int32_t mine = nghttp2_session_get_stream_remote_window_size(s->c->ng, s->id);
-    int32_t all = nghttp2_session_get_remote_window_size(s->c->ng);
-
-    return mine < all ? mine : all;
-}
 
 /* Lists */
 
@@ -58,7 +43,7 @@ struct gw_h2_stream *gw_h2_stream_new(struct gw_h2_client *c, int32_t id)
     return s;
 }
 
-static void set_due(struct gw_h2_stream *s)
+void gw_h2_stream_due(struct gw_h2_stream *s)
 {
     struct gw_h2_list *due = &s->c->due;
 
@@ -74,7 +59,7 @@ static void set_due(struct gw_h2_stream *s)
     gw_h2_touch(s->c);
 }
 
-static void stop_waiting(struct gw_h2_stream *s)
+void gw_h2_stream_go_on(struct gw_h2_stream *s)
 {
     struct gw_h2_list *list = &s->c->waiting;
 
@@ -91,7 +76,7 @@ static void stop_waiting(struct gw_h2_stream *s)
         list->first = s->wait_next;
 }
 
-static void start_waiting(struct gw_h2_stream *s)
+void gw_h2_stream_wait(struct gw_h2_stream *s)
 {
     struct gw_h2_list *list = &s->c->waiting;
 
@@ -108,15 +93,15 @@ static void start_waiting(struct gw_h2_stream *s)
 }
 
 /* Free it unless something knows it still. */
-static void release(struct gw_h2_stream *s)
+void gw_h2_stream_release(struct gw_h2_stream *s)
 {
     struct gw_h2_client *c = s->c;
     struct gw_worker *w = c->w;
 
-    if (!s->closed || s->x != NULL || s->is_due)
+    if (!s->closed || s->x != NULL || s->tunnel.t != NULL || s->is_due || s->held)
         return;
     gw_timer_stop(&s->timer);
-    stop_waiting(s);
+    gw_h2_stream_go_on(s);
     gw_buf_put(&w->bufs, s->in);
     gw_buf_put(&w->bufs, s->trailers);
     gw_buf_put(&w->bufs, s->page);
@@ -138,7 +123,7 @@ static void release(struct gw_h2_stream *s)
 }
 
 /* Received bytes that nobody wants: the window is everybody's. */
-static void drop_in(struct gw_h2_stream *s)
+void gw_h2_stream_drop_in(struct gw_h2_stream *s)
 {
     if (s->in == NULL)
         return;
@@ -149,30 +134,27 @@ static void drop_in(struct gw_h2_stream *s)
 }
 
 /* End both directions; the exchange is over. */
-static void reset(struct gw_h2_stream *s, uint32_t code)
+void gw_h2_stream_reset(struct gw_h2_stream *s, uint32_t code)
 {
-    assert(s->x == NULL);
+    assert(s->x == NULL && s->tunnel.t == NULL);
     gw_timer_stop(&s->timer);
-    stop_waiting(s);
-    drop_in(s);
+    gw_h2_stream_go_on(s);
+    gw_h2_stream_drop_in(s);
     if (s->closed) {
-        release(s);
+        gw_h2_stream_release(s);
         return;
     }
     (void)nghttp2_submit_rst_stream(s->c->ng, NGHTTP2_FLAG_NONE, s->id, code);
     gw_h2_touch(s->c);
 }
 
-static void on_timeout(struct gw_timer *timer)
+void gw_h2_stream_timeout(struct gw_timer *timer)
 {
     struct gw_h2_stream *s =
         (struct gw_h2_stream *)((char *)timer - offsetof(struct gw_h2_stream, timer));
-    struct gw_exchange *x = s->x;
 
-    s->x = NULL;
-    if (x != NULL)
-        gw_exchange_front_gone(x);
-    reset(s, NGHTTP2_CANCEL);
+    gw_h2_stream_lost(s);
+    gw_h2_stream_reset(s, NGHTTP2_CANCEL);
 }
 
 void gw_h2_stream_lost(struct gw_h2_stream *s)
@@ -181,26 +163,32 @@ void gw_h2_stream_lost(struct gw_h2_stream *s)
 
     s->x = NULL;
     gw_timer_stop(&s->timer);
-    stop_waiting(s);
-    drop_in(s);
+    gw_h2_stream_go_on(s);
+    gw_h2_stream_drop_in(s);
     if (x != NULL)
         gw_exchange_front_gone(x);
+    if (s->tunnel.t != NULL)
+        gw_tunnel_peer_gone(s->tunnel.t);
 }
 
-void gw_h2_stream_closed(struct gw_h2_stream *s)
+void gw_h2_stream_closed(struct gw_h2_stream *s, uint32_t code)
 {
     s->closed = true;
     gw_timer_stop(&s->timer);
-    stop_waiting(s);
-    drop_in(s);
-    if (s->x != NULL && !s->ended) {
+    gw_h2_stream_go_on(s);
+    if (s->tunnel.t != NULL && code == NGHTTP2_NO_ERROR && s->ended && s->remote_ended) {
+        s->orderly = true; /* what came last is still to go to the app */
+        return;
+    }
+    gw_h2_stream_drop_in(s);
+    if ((s->x != NULL && !s->ended) || s->tunnel.t != NULL) {
         /* While frames are taken its back may be on the stack: later. */
         if (s->c->receiving)
             gw_h2_stream_lost(s);
         else
-            set_due(s);
+            gw_h2_stream_due(s);
     }
-    release(s);
+    gw_h2_stream_release(s);
 }
 
 void gw_h2_streams_gone(struct gw_h2_client *c)
@@ -210,7 +198,7 @@ void gw_h2_streams_gone(struct gw_h2_client *c)
         s->is_due = false;
         s->closed = true;
         gw_h2_stream_lost(s);
-        release(s);
+        gw_h2_stream_release(s);
     }
     c->due.first = c->due.last = NULL;
 }
@@ -235,7 +223,7 @@ void gw_h2_stream_begin(struct gw_h2_stream *s, bool end)
     int r;
 
     if (x == NULL) {
-        reset(s, NGHTTP2_REFUSED_STREAM);
+        gw_h2_stream_reset(s, NGHTTP2_REFUSED_STREAM);
         return;
     }
     gw_count(&c->w->stats.h2_requests, 1);
@@ -262,7 +250,7 @@ void gw_h2_stream_begin(struct gw_h2_stream *s, bool end)
         return;
     }
     s->flush_due = true;
-    set_due(s);
+    gw_h2_stream_due(s);
 }
 
 int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
@@ -271,7 +259,7 @@ int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
     char *room;
 
     gw_h2_count_progress(c, len);
-    if (s->x == NULL || s->discard) {
+    if ((s->x == NULL && s->tunnel.t == NULL) || s->discard) {
         (void)nghttp2_session_consume(c->ng, s->id, len);
         gw_h2_touch(c);
         return 0;
@@ -281,29 +269,26 @@ int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     memcpy(room, data, len);
     s->in->len += (uint32_t)len;
-    set_due(s);
+    gw_h2_stream_due(s);
     return 0;
 }
 
 void gw_h2_stream_ended(struct gw_h2_stream *s)
 {
     s->remote_ended = true;
-    if (s->x == NULL)
-        return;
-    s->x->request_done = true;
-    set_due(s);
+    if (s->x != NULL && !s->x->upgrade)
+        s->x->request_done = true;
+    if (s->x != NULL || s->tunnel.t != NULL)
+        gw_h2_stream_due(s);
 }
 
 void gw_h2_stream_trailers(struct gw_h2_stream *s)
 {
     struct gw_h2_client *c = s->c;
-    struct gw_exchange *x = s->x;
 
-    if (c->head_too_large || gw_h2_head_trailers(c->w, c->head) < 0) {
-        s->x = NULL;
-        if (x != NULL)
-            gw_exchange_front_gone(x);
-        reset(s, NGHTTP2_PROTOCOL_ERROR);
+    if (c->head_too_large || s->tunnel.t != NULL || gw_h2_head_trailers(c->w, c->head) < 0) {
+        gw_h2_stream_lost(s);
+        gw_h2_stream_reset(s, NGHTTP2_PROTOCOL_ERROR);
         return;
     }
     s->trailers = c->head;
@@ -332,17 +317,17 @@ static void deliver(struct gw_h2_stream *s)
     ssize_t n = 0;
 
     if (x == NULL || s->discard || x->back_ops == NULL) {
-        drop_in(s);
+        gw_h2_stream_drop_in(s);
         return;
     }
-    if (s->blocked)
+    if (s->blocked || x->upgrade)
         return;
     if (len > 0 || last) {
         n = x->back_ops->body(x, len > 0 ? gw_buf_begin(s->in) : "", len, last);
         if (n < 0) { /* it will say why; its answer may be on the way */
             s->discard = true;
             gw_timer_stop(&s->timer);
-            drop_in(s);
+            gw_h2_stream_drop_in(s);
             return;
         }
         s->flush_due = false;
@@ -367,7 +352,7 @@ static void deliver(struct gw_h2_stream *s)
             gw_timer_stop(&s->timer);
         return;
     }
-    gw_timer_start(&c->w->t_body, &s->timer, on_timeout);
+    gw_timer_start(&c->w->t_body, &s->timer, gw_h2_stream_timeout);
     if (s->flush_due) {
         s->flush_due = false;
         (void)x->back_ops->flush(x);
@@ -383,328 +368,22 @@ void gw_h2_run_due(struct gw_h2_client *c)
         if (c->due.first == NULL)
             c->due.last = NULL;
         s->is_due = false;
-        if (s->closed) {
-            if (s->x != NULL && !s->ended)
-                gw_h2_stream_lost(s);
-            release(s);
-        } else {
+        s->held = true;
+        if (s->closed && !s->orderly && ((s->x != NULL && !s->ended) || s->tunnel.t != NULL))
+            gw_h2_stream_lost(s);
+        else if (s->tunnel.t != NULL)
+            gw_h2_tunnel_deliver(s);
+        else if (!s->closed)
             deliver(s);
-        }
+        s->held = false;
+        gw_h2_stream_release(s);
     }
 }
 
-static void front_resume(struct gw_exchange *x)
+void gw_h2_stream_resume(struct gw_h2_stream *s)
 {
-    struct gw_h2_stream *s = x->front;
 
     s->blocked = false;
     if (s->in != NULL || (s->remote_ended && !s->end_passed))
-        set_due(s);
+        gw_h2_stream_due(s);
 }
-
-/* Response */
-
-ssize_t gw_h2_read_body(nghttp2_session *ng, int32_t id, uint8_t *buf, size_t len, uint32_t *flags,
-                        nghttp2_data_source *source, void *arg)
-{
-    struct gw_h2_stream *s = source->ptr;
-    size_t have = s->page != NULL ? s->page->len : s->data_len;
-
-    (void)ng;
-    (void)id;
-    (void)buf;
-    (void)arg;
-    if (have == 0 && !s->last)
-        return NGHTTP2_ERR_DEFERRED;
-    if (have <= len && s->last)
-        *flags |= NGHTTP2_DATA_FLAG_EOF;
-    if (have > 0)
-        *flags |= NGHTTP2_DATA_FLAG_NO_COPY;
-    return (ssize_t)(have < len ? have : len);
-}
-
-int gw_h2_send_body(nghttp2_session *ng, nghttp2_frame *frame, const uint8_t *head, size_t len,
-                    nghttp2_data_source *source, void *arg)
-{
-    struct gw_h2_stream *s = source->ptr;
-    struct gw_h2_client *c = arg;
-    char *room = gw_buf_room(&c->w->bufs, &c->out, 9 + len);
-
-    (void)ng;
-    (void)frame;
-    if (room == NULL)
-        return NGHTTP2_ERR_CALLBACK_FAILURE;
-    memcpy(room, head, 9);
-    if (s->page != NULL) {
-        memcpy(room + 9, gw_buf_begin(s->page), len);
-        gw_buf_consume(&c->w->bufs, &s->page, len);
-    } else {
-        memcpy(room + 9, s->data, len);
-        s->data += len;
-        s->data_len -= len;
-    }
-    c->out->len += 9 + (uint32_t)len;
-    return 0;
-}
-
-static nghttp2_nv nv(const char *name, size_t name_len, const char *value, size_t value_len)
-{
-    return (nghttp2_nv){.name = (uint8_t *)name,
-                        .namelen = name_len,
-                        .value = (uint8_t *)value,
-                        .valuelen = value_len,
-                        .flags = NGHTTP2_NV_FLAG_NONE};
-}
-
-static size_t put_number(char *p, uint64_t n)
-{
-    char digits[20];
-    size_t len = 0;
-
-    do {
-        digits[len++] = (char)('0' + n % 10);
-        n /= 10;
-    } while (n > 0);
-    for (size_t i = 0; i < len; i++)
-        p[i] = digits[len - 1 - i];
-    return len;
-}
-
-/* Fields for nghttp2, which copies them and makes names lower case. status[3], length[20]: memory
- * for their text. Returns how many. */
-static size_t to_nv(const struct gw_worker *w, const struct gw_response *resp, char *status,
-                    char *length)
-{
-    nghttp2_nv *to = w->h2_nv;
-    size_t n = 0;
-
-    for (size_t i = 0, code = (size_t)resp->status; i < 3; i++, code /= 10)
-        status[2 - i] = (char)('0' + code % 10);
-    to[n++] = nv(":status", 7, status, 3);
-    for (size_t i = 0; i < resp->n_fields; i++) {
-        const struct gw_field *f = &resp->fields[i];
-
-        if (gw_response_passes(f))
-            to[n++] = nv(f->name, f->name_len, f->value, f->value_len);
-    }
-    if (resp->has_length)
-        to[n++] = nv("content-length", 14, length, put_number(length, resp->length));
-    return n;
-}
-
-static int submit(struct gw_h2_stream *s, const struct gw_response *resp, bool body)
-{
-    nghttp2_data_provider provider = {.source = {.ptr = s}, .read_callback = gw_h2_read_body};
-    struct gw_h2_client *c = s->c;
-    char status[3], length[20];
-    size_t n;
-
-    if (s->closed || c->failing)
-        return UV_EPIPE;
-    n = to_nv(c->w, resp, status, length);
-    if (nghttp2_submit_response(c->ng, s->id, c->w->h2_nv, n, body ? &provider : NULL) != 0)
-        return UV_ENOMEM;
-    gw_h2_touch(c);
-    return 0;
-}
-
-static int front_interim(struct gw_exchange *x, const struct gw_response *resp)
-{
-    struct gw_h2_stream *s = x->front;
-    struct gw_h2_client *c = s->c;
-    char status[3], length[20];
-    size_t n;
-
-    if (s->closed || c->failing)
-        return UV_EPIPE;
-    if (nghttp2_session_get_outbound_queue_size(c->ng) > QUEUED_MAX)
-        return UV_ENOBUFS;
-    n = to_nv(c->w, resp, status, length);
-    if (nghttp2_submit_headers(c->ng, NGHTTP2_FLAG_NONE, s->id, NULL, c->w->h2_nv, n, NULL) != 0)
-        return UV_ENOMEM;
-    gw_h2_touch(c);
-    return 0;
-}
-
-static int front_page(struct gw_exchange *x, const struct gw_response *resp, const char *body,
-                      size_t len)
-{
-    struct gw_h2_stream *s = x->front;
-    bool with_body = x->method != GW_METHOD_HEAD && len > 0;
-    char *room;
-
-    if (with_body) {
-        room = gw_buf_room(&s->c->w->bufs, &s->page, len);
-        if (room == NULL)
-            return UV_ENOMEM;
-        memcpy(room, body, len);
-        s->page->len = (uint32_t)len;
-    }
-    s->last = s->ended = true;
-    return submit(s, resp, with_body);
-}
-
-static int front_head(struct gw_exchange *x, const struct gw_response *resp)
-{
-    struct gw_h2_stream *s = x->front;
-
-    if (x->upgrade && resp->status / 100 == 2) {
-        /* On this stream it would say that the WebSocket is open (RFC 8441 section 5). */
-        struct gw_response none = {.status = 502, .has_length = true};
-
-        x->status = 502;
-        s->mute = s->ended = true;
-        return submit(s, &none, false);
-    }
-    s->ended = resp->framing == GW_BODY_NONE;
-    return submit(s, resp, !s->ended);
-}
-
-static ssize_t front_body(struct gw_exchange *x, const char *data, size_t len, bool last)
-{
-    struct gw_h2_stream *s = x->front;
-    struct gw_h2_client *c = s->c;
-    size_t taken = 0;
-
-    if (s->mute)
-        return (ssize_t)len;
-    if (s->closed || c->failing || c->broken)
-        return UV_EPIPE;
-    assert(!c->inside);
-    while (taken < len || last) {
-        size_t part = len - taken, left;
-
-        if (gw_buf_len(c->out) >= GW_H2_OUT_HIGH) {
-            gw_h2_write(c);
-            if (c->broken)
-                return UV_EPIPE;
-            if (gw_buf_len(c->out) >= GW_H2_OUT_HIGH)
-                break;
-        }
-        if (part > GW_H2_OUT_HIGH)
-            part = GW_H2_OUT_HIGH;
-        if (gw_buf_room(&c->w->bufs, &c->out, part + 256) == NULL)
-            return UV_ENOMEM;
-        s->data = data + taken;
-        s->data_len = part;
-        s->last = last && taken + part == len;
-        (void)nghttp2_session_resume_data(c->ng, s->id); /* fails when it need not be */
-        gw_h2_pump(c);
-        left = s->data_len;
-        s->data_len = 0;
-        taken += part - left;
-        if (left > 0 || taken == len)
-            break;
-    }
-    s->data = NULL;
-    x->bytes_out += taken;
-    gw_h2_count_progress(c, taken);
-    gw_h2_touch(c);
-    if (taken < len) {
-        s->last = false;
-        start_waiting(s);
-        gw_timer_start(&c->w->t_body, &s->timer, on_timeout);
-    } else {
-        s->ended = last;
-        stop_waiting(s);
-        if (s->remote_ended || s->blocked || s->discard)
-            gw_timer_stop(&s->timer);
-    }
-    return (ssize_t)taken;
-}
-
-static int front_end(struct gw_exchange *x, const struct gw_field *trailers, size_t n_trailers)
-{
-    struct gw_h2_stream *s = x->front;
-    struct gw_h2_client *c = s->c;
-    nghttp2_nv *to = c->w->h2_nv;
-    size_t n = 0;
-
-    if (s->ended)
-        return 0;
-    if (s->closed || c->failing)
-        return UV_EPIPE;
-    s->ended = true;
-    gw_h2_touch(c);
-    for (size_t i = 0; i < n_trailers; i++)
-        to[n++] =
-            nv(trailers[i].name, trailers[i].name_len, trailers[i].value, trailers[i].value_len);
-    /* An empty DATA frame would wait for a window that the client need not open any more. */
-    if (n > 0 || window_of(s) <= 0)
-        return nghttp2_submit_trailer(c->ng, s->id, c->w->h2_nv, n) == 0 ? 0 : UV_ENOMEM;
-    s->last = true;
-    (void)nghttp2_session_resume_data(c->ng, s->id);
-    return 0;
-}
-
-static int front_flush(struct gw_exchange *x)
-{
-    struct gw_h2_stream *s = x->front;
-
-    if (s->closed || s->c->failing || s->c->broken)
-        return UV_EPIPE;
-    gw_h2_touch(s->c);
-    return 0;
-}
-
-static void front_done(struct gw_exchange *x)
-{
-    struct gw_h2_stream *s = x->front;
-
-    s->x = NULL;
-    drop_in(s);
-    if (s->closed) {
-        release(s);
-        return;
-    }
-    /* Until nghttp2 has sent the last of it. */
-    s->discard = true;
-    gw_timer_start(&s->c->w->t_body, &s->timer, on_timeout);
-}
-
-static void front_broken(struct gw_exchange *x)
-{
-    struct gw_h2_stream *s = x->front;
-
-    s->x = NULL;
-    reset(s, NGHTTP2_INTERNAL_ERROR);
-}
-
-static int front_upgrade(struct gw_exchange *x, const struct gw_response *resp,
-                         struct gw_tunnel_end *end)
-{
-    (void)x;
-    (void)resp;
-    (void)end;
-    return UV_ENOTSUP;
-}
-
-void gw_h2_run_waiting(struct gw_h2_client *c)
-{
-    size_t n = 0;
-
-    for (struct gw_h2_stream *s = c->waiting.first; s != NULL; s = s->wait_next)
-        n++;
-    while (n-- > 0 && c->waiting.first != NULL && gw_buf_len(c->out) < GW_H2_OUT_HIGH) {
-        struct gw_h2_stream *s = c->waiting.first;
-
-        stop_waiting(s);
-        if (s->x != NULL && s->x->back_ops != NULL && window_of(s) > 0)
-            s->x->back_ops->resume(s->x);
-        else
-            start_waiting(s);
-    }
-}
-
-const struct gw_front_ops gw_h2_front = {
-    .interim = front_interim,
-    .head = front_head,
-    .body = front_body,
-    .end = front_end,
-    .flush = front_flush,
-    .page = front_page,
-    .resume = front_resume,
-    .done = front_done,
-    .broken = front_broken,
-    .upgrade = front_upgrade,
-};

@@ -206,8 +206,9 @@ char *gw_log_take_note(struct gw_exchange *x)
 
     if (x->log == NULL)
         return NULL;
-    n = asprintf(&note, "%.*s,\"label\":\"%s\",\"instance\":%llu,\"status\":101", (int)x->log->len,
-                 x->log->data, x->route.label, (unsigned long long)x->route.instance);
+    n = asprintf(&note, "%.*s,\"label\":\"%s\",\"instance\":%llu,\"status\":%d", (int)x->log->len,
+                 x->log->data, x->route.label, (unsigned long long)x->route.instance,
+                 x->http2 ? 200 : 101);
     gw_buf_put(&x->worker->bufs, x->log);
     x->log = NULL;
     return n < 0 ? NULL : note;

@@ -22,6 +22,8 @@ struct way {
 
 struct gw_tunnel {
     struct gw_sock client, app;
+    struct gw_tunnel_peer *peer; /* the client, when it is no socket */
+    bool peer_gone;              /* it knows already */
     struct gw_worker *w;
     struct gw_upstream_set *set;
     struct gw_tunnel *prev, *next;         /* of the worker */
@@ -80,9 +82,52 @@ static void link_tunnel(struct gw_tunnel *t)
     t->set->tunnels = t;
 }
 
+/* The ends, whatever they are. */
+
+static bool is_peer(const struct gw_tunnel *t, const struct gw_sock *end)
+{
+    return t->peer != NULL && end == &t->client;
+}
+
+static ssize_t put(struct gw_tunnel *t, struct gw_sock *to, const char *data, size_t len)
+{
+    struct iovec iov = {(char *)data, len};
+
+    return is_peer(t, to) ? t->peer->ops->write(t->peer, data, len) : gw_sock_writev(to, &iov, 1);
+}
+
+/* Be told when to go on writing. */
+static void wait_for(struct gw_tunnel *t, struct gw_sock *to, gw_sock_cb on_write)
+{
+    if (!is_peer(t, to))
+        gw_sock_write_start(to, on_write);
+}
+
+static bool has_unsent(const struct gw_tunnel *t, const struct gw_sock *to)
+{
+    return !is_peer(t, to) && gw_sock_has_unsent(to);
+}
+
+static void read_again(struct gw_tunnel *t, struct gw_sock *from, gw_sock_cb on_read)
+{
+    if (is_peer(t, from))
+        t->peer->ops->resume(t->peer);
+    else if (!gw_sock_is_reading(from))
+        gw_sock_read_start(from, on_read);
+}
+
+static void shut_down(struct gw_tunnel *t, struct gw_sock *to)
+{
+    if (is_peer(t, to))
+        t->peer->ops->shutdown(t->peer);
+    else
+        gw_sock_shutdown(to);
+}
+
 static void end(struct gw_tunnel *t, const char *why, bool reset)
 {
     struct gw_worker *w = t->w;
+    struct gw_tunnel_peer *peer = t->peer;
 
     gw_log_tunnel(w, t->note, t->up.bytes, t->down.bytes, t->start_ms, why);
     gw_timer_stop(&t->timer);
@@ -101,8 +146,14 @@ static void end(struct gw_tunnel *t, const char *why, bool reset)
     gw_count(&w->stats.bytes_in, t->up.bytes);
     gw_count(&w->stats.bytes_out, t->down.bytes);
     gw_gauge(&w->stats.open_tunnels, -1);
-    gw_gauge(&w->stats.connections, -1);
-    atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+    if (peer != NULL) {
+        peer->t = NULL;
+        if (!t->peer_gone)
+            peer->ops->gone(peer, reset);
+    } else {
+        gw_gauge(&w->stats.connections, -1);
+        atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+    }
     free(t);
 }
 
@@ -135,7 +186,7 @@ static bool pass_eof(struct gw_tunnel *t, struct way *way, struct gw_sock *to)
         end(t, "done", false);
         return false;
     }
-    gw_sock_shutdown(to);
+    shut_down(t, to);
     return true;
 }
 
@@ -151,22 +202,21 @@ static void count(struct way *way, size_t n)
 static bool drain(struct gw_tunnel *t, struct way *way, struct gw_sock *to, gw_sock_cb on_write)
 {
     while (way->left != NULL) {
-        struct iovec iov = {gw_buf_begin(way->left), way->left->len};
-        ssize_t n = gw_sock_writev(to, &iov, 1);
+        ssize_t n = put(t, to, gw_buf_begin(way->left), way->left->len);
 
         if (n < 0) {
             end(t, "reset", true);
             return false;
         }
         if (n == 0) {
-            gw_sock_write_start(to, on_write);
+            wait_for(t, to, on_write);
             return true;
         }
         count(way, (size_t)n);
         gw_buf_consume(&t->w->bufs, &way->left, (size_t)n);
     }
-    if (gw_sock_has_unsent(to))
-        gw_sock_write_start(to, on_write);
+    if (has_unsent(t, to))
+        wait_for(t, to, on_write);
     return true;
 }
 
@@ -175,7 +225,6 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
 {
     char *p = gw_loop_scratch(t->w->loop), *room;
     ssize_t n = gw_sock_read(from, p, way->slow ? GW_SLOW_LEN : GW_SCRATCH_LEN), sent;
-    struct iovec iov;
 
     if (n == UV_EAGAIN)
         return;
@@ -191,9 +240,7 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
         pass_eof(t, way, to);
         return;
     }
-    iov.iov_base = p;
-    iov.iov_len = (size_t)n;
-    sent = gw_sock_writev(to, &iov, 1);
+    sent = put(t, to, p, (size_t)n);
     if (sent < 0) {
         end(t, "reset", true);
         return;
@@ -210,8 +257,8 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
         way->slow = true;
         gw_sock_read_stop(from);
     }
-    if (sent < n || gw_sock_has_unsent(to))
-        gw_sock_write_start(to, on_write);
+    if (sent < n || has_unsent(t, to))
+        wait_for(t, to, on_write);
 }
 
 static void on_writable(struct gw_tunnel *t, struct way *way, struct gw_sock *from,
@@ -220,8 +267,8 @@ static void on_writable(struct gw_tunnel *t, struct way *way, struct gw_sock *fr
     touch(t);
     if (!drain(t, way, to, write_cb) || !pass_eof(t, way, to))
         return;
-    if (way->left == NULL && !way->eof && !gw_sock_is_reading(from))
-        gw_sock_read_start(from, read_cb);
+    if (way->left == NULL && !way->eof)
+        read_again(t, from, read_cb);
 }
 
 static void on_client_read(struct gw_sock *sock)
@@ -250,6 +297,42 @@ static void on_app_write(struct gw_sock *sock)
     struct gw_tunnel *t = of_app(sock);
 
     on_writable(t, &t->up, &t->client, &t->app, on_client_read, on_app_write);
+}
+
+size_t gw_tunnel_peer_data(struct gw_tunnel *t, const char *data, size_t len)
+{
+    ssize_t n = 0;
+
+    if (t->up.left == NULL)
+        n = put(t, &t->app, data, len);
+    touch(t);
+    if (n < 0) {
+        end(t, "reset", true);
+        return len;
+    }
+    count(&t->up, (size_t)n);
+    if ((size_t)n < len)
+        wait_for(t, &t->app, on_app_write);
+    return (size_t)n;
+}
+
+void gw_tunnel_peer_eof(struct gw_tunnel *t)
+{
+    t->up.eof = true;
+    touch(t);
+    pass_eof(t, &t->up, &t->app);
+}
+
+void gw_tunnel_peer_writable(struct gw_tunnel *t)
+{
+    on_client_write(&t->client);
+}
+
+void gw_tunnel_peer_gone(struct gw_tunnel *t)
+{
+    t->peer->t = NULL;
+    t->peer_gone = true;
+    end(t, "reset", true);
 }
 
 /* unsent goes to this end before what the other end has sent already. */
@@ -289,7 +372,10 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
         gw_buf_put(&w->bufs, app->unsent);
         set->n--;
         gw_pool_drop(&w->pool, set);
-        atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+        if (client->peer != NULL)
+            client->peer->ops->gone(client->peer, true);
+        else
+            atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
         gw_exchange_upgraded(x);
         return;
     }
@@ -298,7 +384,11 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     t->start_ms = x->start_ms;
     t->note = gw_log_take_note(x);
     gw_exchange_upgraded(x);
-    gw_sock_move(&client->sock, &t->client);
+    t->peer = client->peer;
+    if (t->peer != NULL)
+        t->peer->t = t;
+    else
+        gw_sock_move(&client->sock, &t->client);
     gw_sock_move(&app->sock, &t->app);
     t->down.left = client->unsent;
     t->down.head = head;
@@ -308,13 +398,14 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     link_tunnel(t);
     gw_count(&w->stats.tunnels, 1);
     gw_gauge(&w->stats.open_tunnels, 1);
-    gw_gauge(&w->stats.connections, 1);
+    if (t->peer == NULL)
+        gw_gauge(&w->stats.connections, 1);
     touch(t);
     if (!drain(t, &t->down, &t->client, on_client_write) || !pass_eof(t, &t->down, &t->client) ||
         !drain(t, &t->up, &t->app, on_app_write) || !pass_eof(t, &t->up, &t->app))
         return;
     if (t->up.left == NULL && !t->up.eof)
-        gw_sock_read_start(&t->client, on_client_read);
+        read_again(t, &t->client, on_client_read);
     if (t->down.left == NULL && !t->down.eof)
         gw_sock_read_start(&t->app, on_app_read);
 }

@@ -9,18 +9,46 @@
 #include "gateway/pool.h"
 #include "gateway/runtime.h"
 
+/* A client that is no socket but a stream beside others on one. Embedded in its owner, who has set
+ * ops; t is the tunnel's to set. */
+struct gw_tunnel_peer {
+    const struct gw_tunnel_peer_ops *ops;
+    struct gw_tunnel *t; /* NULL: none (any more) */
+};
+
+struct gw_tunnel_peer_ops {
+    /* Towards the client: how many bytes were taken, or an error. When less than all were, the peer
+     * calls gw_tunnel_peer_writable() once it has room. */
+    ssize_t (*write)(struct gw_tunnel_peer *peer, const char *data, size_t len);
+    /* No more will be written. */
+    void (*shutdown)(struct gw_tunnel_peer *peer);
+    /* What gw_tunnel_peer_data() left may be shown again. */
+    void (*resume)(struct gw_tunnel_peer *peer);
+    /* The tunnel is over; reset: not in order. */
+    void (*gone)(struct gw_tunnel_peer *peer, bool reset);
+};
+
 /* What a half hands over when a connection becomes one end of a tunnel. */
 struct gw_tunnel_end {
     struct gw_sock sock;
-    struct gw_buf *unsent;   /* to go out to this end first, or NULL */
-    struct gw_buf *received; /* came from this end already, for the other one, or NULL */
-    bool eof;                /* this end will send no more */
+    struct gw_tunnel_peer *peer; /* instead of sock, or NULL */
+    struct gw_buf *unsent;       /* to go out to this end first, or NULL */
+    struct gw_buf *received;     /* came from this end already, for the other one, or NULL */
+    bool eof;                    /* this end will send no more */
 };
 
 /* Start; takes everything of both ends, and x. set: where it is counted already. Without memory
  * both ends are reset. */
 void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct gw_tunnel_end *app,
                      struct gw_upstream_set *set, struct gw_exchange *x);
+/* From a peer. It sent data: returns how many bytes were taken. The tunnel may be gone afterwards.
+ */
+size_t gw_tunnel_peer_data(struct gw_tunnel *t, const char *data, size_t len);
+/* It will send no more. The tunnel may be gone afterwards. */
+void gw_tunnel_peer_eof(struct gw_tunnel *t);
+void gw_tunnel_peer_writable(struct gw_tunnel *t);
+/* It broke. The tunnel is gone afterwards; gone() does not run. */
+void gw_tunnel_peer_gone(struct gw_tunnel *t);
 /* End at once. */
 void gw_tunnel_close(struct gw_tunnel *t, const char *why);
 size_t gw_tunnel_size(void); /* bytes of one, for the memory test */

@@ -263,13 +263,19 @@ static void upgrade(struct gw_upstream *u, const struct gw_response *resp, const
     struct gw_worker *w = u->w;
     struct gw_upstream_set *set = u->set;
     struct gw_tunnel_end client, app;
+    int r;
 
     memset(&app, 0, sizeof(app));
     if (n > 0 && gw_in_keep(&w->bufs, &u->in, rest, n, 0) != 0) {
         fail(u, 502, "no_memory", "The edge is out of memory.");
         return;
     }
-    if (x->front_ops->upgrade(x, resp, &client) != 0) {
+    r = x->front_ops->upgrade(x, resp, &client);
+    if (r == UV_EPROTO) {
+        fail(u, 502, "bad_response", "The app's WebSocket handshake is wrong.");
+        return;
+    }
+    if (r != 0) {
         fail(u, 502, "no_memory", "The edge is out of memory.");
         return;
     }
