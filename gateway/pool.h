@@ -12,6 +12,7 @@
 
 struct gw_upstream;
 struct gw_tunnel;
+struct gw_h2_app;
 
 /* A port of a machine that was found on its loopback only; port 0: none. */
 #define GW_LOOPBACK_PORTS 4
@@ -27,6 +28,7 @@ struct gw_upstream_set {
     uint64_t instance;
     struct gw_upstream *idle, *busy; /* idle: newest first */
     struct gw_tunnel *tunnels;
+    struct gw_h2_app *apps; /* upstream_h2.h */
     unsigned n_idle, n; /* n: all members, tunnels included */
     struct gw_loopback loopback[GW_LOOPBACK_PORTS];
 };

@@ -65,6 +65,10 @@ void gw_timeout_set(struct gw_timeout *timeout, uint64_t ms);
 void gw_timer_start(struct gw_timeout *timeout, struct gw_timer *timer,
                     void (*cb)(struct gw_timer *timer));
 void gw_timer_stop(struct gw_timer *timer);
+static inline bool gw_timer_is_running(const struct gw_timer *timer)
+{
+    return timer->prev != NULL;
+}
 
 /* Sockets */
 

@@ -16,6 +16,7 @@
 #include "gateway/pool.h"
 #include "gateway/rewrite.h"
 #include "gateway/tunnel.h"
+#include "gateway/upstream_h2.h"
 #include "gateway/worker.h"
 
 #define NOTHING_LISTENS "Nothing listens on this port of the sandbox yet."
@@ -641,10 +642,16 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
                        const struct sockaddr *peer)
 {
     struct gw_worker *w = x->worker;
-    struct gw_upstream_set *set = gw_pool_get(&w->pool, x->route.label, x->route.instance);
+    struct gw_upstream_set *set;
     struct gw_upstream *u;
     bool safe = x->method != GW_METHOD_OTHER && req->framing == GW_BODY_NONE;
 
+    /* Apps that speak both on one port are many, WebSockets over h2c known to few of them. */
+    if (x->route.protocol == TR_PROTOCOL_H2C && !x->upgrade) {
+        gw_upstream_h2_start(x, req, peer);
+        return;
+    }
+    set = gw_pool_get(&w->pool, x->route.label, x->route.instance);
     if (set == NULL || gw_upstream_head(x, req, peer) != 0) {
         if (set != NULL)
             gw_pool_drop(&w->pool, set);
@@ -695,6 +702,7 @@ void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set)
         fail(set->busy, 502, "app_died", "The machine has stopped."); /* NOLINT: as above */
     while (set->tunnels != NULL)
         gw_tunnel_close(set->tunnels, "machine stopped");
+    gw_upstream_h2_set_gone(w, set);
     set->n--;
     gw_pool_drop(&w->pool, set);
 }

@@ -12,6 +12,17 @@ static struct tr_h2_stream *stream_of(nghttp2_session *ng, int32_t id)
     return id == 0 ? NULL : nghttp2_session_get_stream_user_data(ng, id);
 }
 
+/* Push is switched off (ENABLE_PUSH 0), and servers get none. nghttp2 would refuse each one by a
+ * RST_STREAM, without end for a peer that does not read them. */
+static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void *arg)
+{
+    (void)ng;
+    if (hd->type != NGHTTP2_PUSH_PROMISE)
+        return 0;
+    h2_fail(arg, -EPROTO, "PUSH_PROMISE though push is switched off");
+    return NGHTTP2_ERR_CALLBACK_FAILURE;
+}
+
 static int on_begin_headers(nghttp2_session *ng, const nghttp2_frame *frame, void *arg)
 {
     struct tr_h2 *h2 = arg;
@@ -233,6 +244,7 @@ static int on_frame_not_send(nghttp2_session *ng, const nghttp2_frame *frame, in
 
 void h2_recv_callbacks(nghttp2_session_callbacks *cbs)
 {
+    nghttp2_session_callbacks_set_on_begin_frame_callback(cbs, on_begin_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(cbs, on_begin_headers);
     nghttp2_session_callbacks_set_on_header_callback2(cbs, on_header);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cbs, on_frame_recv);
