@@ -159,20 +159,25 @@ static void on_mark(char kind, uint64_t number, void *arg)
 
 static const struct agent_marker_cbs marker_cbs = {on_bytes, on_mark};
 
+static bool read_terminal(struct agent_shell *sh);
+static void on_last(uv_timer_t *timer);
+
 static void on_hold(uv_timer_t *timer)
 {
     struct agent_shell *sh = timer->data;
 
-    agent_marker_flush(&sh->marker, &marker_cbs, sh);
+    /* Timers come before descriptors: after a pause of our own the rest may be there. */
+    if (!read_terminal(sh))
+        agent_marker_flush(&sh->marker, &marker_cbs, sh);
+    else if (sh->exited)
+        start_timer(&sh->last, on_last, LAST_WORDS_MS);
 }
-
-static bool read_terminal(struct agent_shell *sh);
 
 static void on_last(uv_timer_t *timer)
 {
     struct agent_shell *sh = timer->data;
 
-    /* Timers come before descriptors: after a pause of our own there may be more. */
+    /* As above: there may be more. */
     if (read_terminal(sh)) {
         start_timer(&sh->last, on_last, LAST_WORDS_MS);
         return;

@@ -118,12 +118,14 @@ __transom_before() {
         builtin printf '%s' "$name" >/dev/tty
     fi
     __transom_shown=
-    builtin printf '%s\n\e_transom;%s;S%s\e\\' "${message[3]}" "$__transom_nonce" "$__transom_run" >/dev/tty
+    builtin printf '%s\n' "${message[3]}" >/dev/tty
     # The agent may have interrupted us just now, for being slow to look. Once it has read "start" it
     # does so no more, and says "go": whatever it sent before has arrived by then.
     builtin printf 'start %s\n' "$__transom_run" >"$__transom_dir/status"
     while builtin read -r name <"$__transom_dir/go" && [[ $name != "$__transom_run" ]]; do :; done
     __transom_went=1
+    # Only now: a shell that was interrupted before shows the command again, and that is no output.
+    builtin printf '\e_transom;%s;S%s\e\\' "$__transom_nonce" "$__transom_run" >/dev/tty
     __transom_set='__transom_in= __transom_flags=; '
     if [[ $__transom_flags ]]; then
         __transom_set+="set -$__transom_flags; "
