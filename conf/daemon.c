@@ -105,6 +105,7 @@ void tr_daemon_apply_log(const struct tr_config *config)
     if (tr_log_parse_level(tr_config_str(config, "log.level"), &level) != 0)
         abort(); /* the option allows level names only */
     tr_log_set_level(args.verbose ? TR_LOG_DEBUG : level);
+    tr_log_set_json(strcmp(tr_config_str(config, "log.format"), "json") == 0);
 }
 
 static int load(const struct tr_daemon *daemon, struct tr_config **config, struct err *err)

@@ -26,6 +26,7 @@ struct secret {
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static const char *component_name = "transom";
 static atomic_int current_level = TR_LOG_INFO;
+static atomic_bool json_lines;
 static pthread_mutex_t secrets_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct secret *secrets;
 
@@ -49,6 +50,11 @@ int tr_log_parse_level(const char *name, enum tr_log_level *level)
 void tr_log_set_level(enum tr_log_level level)
 {
     atomic_store(&current_level, (int)level);
+}
+
+void tr_log_set_json(bool json)
+{
+    atomic_store(&json_lines, json);
 }
 
 enum tr_log_level tr_log_get_level(void)
@@ -123,13 +129,104 @@ static size_t mask(char *text, size_t len, bool cut)
     return len;
 }
 
+/* Bytes of the UTF-8 sequence that text begins with (RFC 3629 section 4), or 0. */
+static size_t utf8_len(const unsigned char *p, size_t n)
+{
+    size_t len = p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+
+    if (p[0] < 0xc2 || p[0] > 0xf4 || n < len)
+        return 0;
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    return len;
+}
+
+/* Text as the inside of a JSON string, as much as has room. */
+static size_t put_json(char *out, size_t room, const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = 0;
+
+    for (size_t i = 0; i < len && room - n > 6;) {
+        size_t bytes = p[i] < 0x80 ? 1 : utf8_len(p + i, len - i);
+
+        if (p[i] == '"' || p[i] == '\\') {
+            out[n++] = '\\';
+            out[n++] = (char)p[i];
+        } else if (bytes == 0 || p[i] < 0x20 || p[i] == 0x7f) {
+            n += (size_t)snprintf(out + n, room - n, "\\u%04x", bytes == 0 ? 0xfffd : p[i]);
+        } else {
+            memcpy(out + n, p + i, bytes);
+            n += bytes;
+        }
+        i += bytes > 0 ? bytes : 1;
+    }
+    return n;
+}
+
+/* "vm=3f req=17" as further members; a word without "=" is a member "id". */
+static size_t put_ids(char *out, size_t room, const char *ids)
+{
+    size_t n = 0;
+
+    while (*ids != '\0' && room - n > 64) {
+        size_t word = strcspn(ids, " "), name = strcspn(ids, "= ");
+        bool pair = name < word;
+
+        n += (size_t)snprintf(out + n, room - n, ",\"");
+        n += pair ? put_json(out + n, (room - n) / 2, ids, name) : put_json(out + n, 16, "id", 2);
+        n += (size_t)snprintf(out + n, room - n, "\":\"");
+        n += put_json(out + n, (room - n) / 2, pair ? ids + name + 1 : ids,
+                      pair ? word - name - 1 : word);
+        out[n++] = '"';
+        ids += word;
+        ids += strspn(ids, " ");
+    }
+    return n;
+}
+
+/* The line as one JSON object, its end included. text is masked already. */
+static size_t format_json(char *line, size_t size, const char *time, const char *level,
+                          const char *ids, const char *text, size_t len)
+{
+    size_t n =
+        (size_t)snprintf(line, size, "{\"time\":\"%s\",\"level\":\"%s\",\"component\":\"%s\"", time,
+                         level, component_name);
+
+    n += put_ids(line + n, size / 4, ids);
+    n += (size_t)snprintf(line + n, size - n, ",\"message\":\"");
+    n += put_json(line + n, size - n - 4, text, len);
+    memcpy(line + n, "\"}\n", 3);
+    return n + 3;
+}
+
+static size_t format_text(char *line, size_t size, const char *time, const char *level,
+                          const char *ids, const char *text, size_t len)
+{
+    size_t n = (size_t)snprintf(line, size, "%s %s %s: %s%s", time, level, component_name, ids,
+                                *ids ? ": " : "");
+
+    if (n > size / 2) /* ids as long as that are none */
+        n = size / 2;
+    if (len > size - n - 1)
+        len = size - n - 1;
+    for (size_t i = 0; i < len; i++)
+        line[n++] = (unsigned char)text[i] < 0x20 || text[i] == 0x7f ? '?' : text[i];
+    line[n++] = '\n';
+    return n;
+}
+
 void tr_log(enum tr_log_level level, const char *ids, const char *fmt, ...)
 {
-    char line[LINE_MAX_BYTES];
+    char line[LINE_MAX_BYTES], text[LINE_MAX_BYTES], names[512], stamp[48];
     int saved = errno;
     struct timespec now;
     struct tm tm;
-    size_t len, start;
+    size_t len;
     va_list ap;
     int n;
 
@@ -137,22 +234,17 @@ void tr_log(enum tr_log_level level, const char *ids, const char *fmt, ...)
         return;
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &tm);
-    n = snprintf(line, sizeof(line), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ %s %s: %s%s",
-                 tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
-                 now.tv_nsec / 1000000, level_names[level], component_name, ids, *ids ? ": " : "");
-    len = n < 0 ? 0 : (size_t)n < sizeof(line) ? (size_t)n : sizeof(line) - 1;
-    start = len;
+    snprintf(stamp, sizeof(stamp), "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", tm.tm_year + 1900,
+             tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, now.tv_nsec / 1000000);
     va_start(ap, fmt);
-    n = vsnprintf(line + len, sizeof(line) - len, fmt, ap);
+    n = vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    if (n > 0)
-        len += (size_t)n < sizeof(line) - len ? (size_t)n : sizeof(line) - len - 1;
-    len = mask(line, len, len == sizeof(line) - 1);
-    for (size_t i = start; i < len; i++) {
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            line[i] = '?';
-    }
-    line[len++] = '\n'; /* there is room: vsnprintf kept one byte for its NUL */
+    len = n < 0 ? 0 : (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
+    len = mask(text, len, len == sizeof(text) - 1);
+    n = snprintf(names, sizeof(names), "%s", ids);
+    names[mask(names, strlen(names), n >= (int)sizeof(names))] = '\0';
+    len = (atomic_load(&json_lines) ? format_json : format_text)(
+        line, sizeof(line), stamp, level_names[level], names, text, len);
     if (write(STDERR_FILENO, line, len) < 0) {
         /* Nobody to tell. */
     }

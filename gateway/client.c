@@ -23,6 +23,7 @@
 #define AHEAD_MAX ((size_t)16 * 1024)
 
 static void process(struct gw_client *c, char *p, size_t n);
+static void watch_body(struct gw_client *c);
 static void on_read(struct gw_sock *sock);
 
 static struct gw_client *client_of(struct gw_sock *sock)
@@ -93,6 +94,32 @@ void gw_client_reset(struct gw_client *c)
 static void on_timeout(struct gw_timer *timer)
 {
     gw_client_close(client_of_timer(timer));
+}
+
+/* The client owes us body bytes: it has this long for so many of them, then again. Not one timer is
+ * touched for each piece that comes. */
+static void on_body_timeout(struct gw_timer *timer)
+{
+    struct gw_client *c = client_of_timer(timer);
+    const struct gw_options *o = c->w->opt;
+    uint64_t came = c->x->bytes_in - c->window_from;
+
+    if (came > 0 && came >= o->min_body_rate * o->body_idle_timeout_ms / 1000) {
+        watch_body(c);
+        return;
+    }
+    c->keep_alive = false;
+    c->busy++;
+    gw_exchange_front_failed(c->x, 408, "too_slow", "The request body did not come in time.");
+    c->busy--;
+    if (c->state == GW_CLIENT_CLOSED)
+        release(c);
+}
+
+static void watch_body(struct gw_client *c)
+{
+    c->window_from = c->x->bytes_in;
+    gw_timer_start(&c->w->t_body, &c->timer, on_body_timeout);
 }
 
 /* Has the connection ended altogether since the client's FIN? Asked while an exchange runs for a
@@ -241,7 +268,7 @@ static void begin(struct gw_client *c, struct gw_request *req)
     else if (req->expect_continue)
         (void)x->back_ops->flush(x);
     if (req->framing != GW_BODY_NONE && c->state == GW_CLIENT_BODY)
-        gw_timer_start(&c->w->t_body, &c->timer, on_timeout);
+        watch_body(c);
 }
 
 /* The client speaks HTTP/2: the connection goes to that front, with what came already. */
@@ -354,7 +381,6 @@ static bool take_body(struct gw_client *c, char *p, size_t n, size_t plain, size
     last = result == GW_BODY_DONE && part.trailers_len == 0;
     taken = (ssize_t)part.plain;
     if ((part.plain > 0 || last) && !c->discard && x->back_ops != NULL) {
-        gw_timer_start(&w->t_body, &c->timer, on_timeout);
         taken = x->back_ops->body(x, p, part.plain, last);
         if (taken < 0) { /* it will say why; its answer may be on the way */
             c->discard = true;
@@ -423,7 +449,8 @@ void gw_client_resume(struct gw_client *c)
         return;
     c->blocked = false;
     gw_sock_read_start(&c->sock, on_read);
-    gw_timer_start(&c->w->t_body, &c->timer, on_timeout);
+    if (c->x != NULL && c->state == GW_CLIENT_BODY)
+        watch_body(c);
     if (c->in.buf != NULL)
         process(c, gw_buf_begin(c->in.buf), c->in.buf->len);
 }
@@ -481,7 +508,9 @@ static void on_writable(struct gw_sock *sock)
         gw_client_finish(c);
         return;
     }
-    if (c->state == GW_CLIENT_WAIT)
+    if (c->state == GW_CLIENT_BODY && !c->blocked)
+        watch_body(c);
+    else if (c->state == GW_CLIENT_WAIT || c->state == GW_CLIENT_BODY)
         gw_timer_stop(&c->timer);
     if (c->eof)
         watch_half_closed(c);

@@ -46,6 +46,7 @@ struct gw_client {
     struct gw_body body;       /* of the request under way */
     struct gw_http1_scan scan; /* of the head being read */
     union gw_peer peer;
+    uint64_t window_from; /* body bytes that had come when the clock for more was started */
     uint8_t state;        /* enum gw_client_state */
     uint8_t busy;         /* process() is on the stack */
     bool keep_alive;      /* go on after this response */

@@ -190,6 +190,7 @@ int gw_options_init(struct gw_options *o, const struct tr_config *config, struct
     o->connect_timeout_ms = (uint64_t)tr_config_int(config, "gateway.connect_timeout_ms");
     o->answer_timeout_ms = (uint64_t)tr_config_int(config, "gateway.answer_timeout_ms");
     o->body_idle_timeout_ms = (uint64_t)tr_config_int(config, "gateway.body_idle_timeout_ms");
+    o->min_body_rate = (uint64_t)tr_config_int(config, "gateway.min_body_rate");
     o->tunnel_idle_ms = (uint64_t)tr_config_int(config, "gateway.tunnel_idle_ms");
     o->drain_ms = (uint64_t)tr_config_int(config, "gateway.drain_ms");
     o->upgrade_drain_ms = (uint64_t)tr_config_int(config, "gateway.upgrade_drain_ms");

@@ -36,6 +36,7 @@ struct gw_options {
     struct gw_http1_limits limits;
     bool http2;
     unsigned http2_streams;
+    uint64_t min_body_rate; /* bytes per second */
     uint64_t head_timeout_ms, idle_timeout_ms, connect_timeout_ms, answer_timeout_ms;
     uint64_t body_idle_timeout_ms, tunnel_idle_ms, drain_ms, upgrade_drain_ms;
 };

@@ -3,6 +3,7 @@
 #ifndef TRANSOM_LOG_H
 #define TRANSOM_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include "transom/err.h"
 
@@ -10,6 +11,10 @@ enum tr_log_level { TR_LOG_ERROR, TR_LOG_WARN, TR_LOG_INFO, TR_LOG_DEBUG };
 
 /* Name of the program part that writes, e.g. "gateway" (borrowed for the process's life). */
 void tr_log_init(const char *component, enum tr_log_level level);
+
+/* One JSON object per line, {"time","level","component","message"} and one member for each of the
+ * ids (which are words NAME=VALUE), instead of text. */
+void tr_log_set_json(bool json);
 
 /* "error", "warn", "info" or "debug". Returns 0, or -EINVAL and *level is untouched. */
 TR_MUST_CHECK int tr_log_parse_level(const char *name, enum tr_log_level *level);

@@ -55,6 +55,44 @@ START_TEST(line_has_time_level_component_and_ids)
 }
 END_TEST
 
+static void expect_json(const char *ids, const char *text, const char *rest)
+{
+    char expected[300];
+    const char *at;
+
+    ck_assert_int_eq(ftruncate(fileno(capture), 0), 0);
+    lseek(STDERR_FILENO, 0, SEEK_SET);
+    tr_log(TR_LOG_INFO, ids, "%s", text);
+    ck_assert(strncmp(output(), "{\"time\":\"20", 11) == 0);
+    at = strstr(captured, "Z\",");
+    snprintf(expected, sizeof(expected), "\"level\":\"info\",\"component\":\"test\"%s}\n", rest);
+    ck_assert_str_eq(at + 3, expected);
+}
+
+START_TEST(a_line_as_json)
+{
+    char text[6000];
+
+    tr_log_set_json(true);
+    expect_json("", "plain", ",\"message\":\"plain\"");
+    expect_json("vm=abc req=1", "x", ",\"vm\":\"abc\",\"req\":\"1\",\"message\":\"x\"");
+    expect_json("abc k=\"v", "x", ",\"id\":\"abc\",\"k\":\"\\\"v\",\"message\":\"x\"");
+    expect_json("", "a\"b\\c\nd\x7f", ",\"message\":\"a\\\"b\\\\c\\u000ad\\u007f\"");
+    expect_json("", "\xc3\xa4 \xf0\x9f\x8c\xa7", ",\"message\":\"\xc3\xa4 \xf0\x9f\x8c\xa7\"");
+    expect_json("", "\xff\xc3 \xed\xa0\x80",
+                ",\"message\":\"\\ufffd\\ufffd \\ufffd\\ufffd\\ufffd\"");
+    memset(text, '"',
+           sizeof(text) - 1); /* twice as long when escaped: cut, and whole all the same */
+    text[sizeof(text) - 1] = '\0';
+    ck_assert_int_eq(ftruncate(fileno(capture), 0), 0);
+    lseek(STDERR_FILENO, 0, SEEK_SET);
+    log_info("%s", text);
+    ck_assert_int_lt(strlen(output()), 4097);
+    ck_assert_str_eq(captured + strlen(captured) - 5, "\\\"\"}\n");
+    tr_log_set_json(false);
+}
+END_TEST
+
 START_TEST(levels_are_obeyed_and_parsed)
 {
     enum tr_log_level level = TR_LOG_WARN;
@@ -171,6 +209,7 @@ int main(void)
 
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, line_has_time_level_component_and_ids);
+    tcase_add_test(tc, a_line_as_json);
     tcase_add_test(tc, levels_are_obeyed_and_parsed);
     tcase_add_test(tc, secrets_are_masked_wherever_they_stand);
     tcase_add_test(tc, a_secret_that_runs_over_the_cut_is_masked);
