@@ -356,14 +356,22 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void 
     struct gw_h2_client *c = arg;
     bool noise;
 
-    (void)ng;
     switch (hd->type) {
-    case NGHTTP2_HEADERS:
+    case NGHTTP2_HEADERS: /* of a stream that is closed: ignored */
+        noise = stream_of(ng, hd->stream_id) == NULL &&
+                hd->stream_id <= nghttp2_session_get_last_proc_stream_id(ng);
+        break;
     case NGHTTP2_RST_STREAM: /* counted as such */
         noise = false;
         break;
     case NGHTTP2_DATA:
-        noise = hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0;
+        noise = stream_of(ng, hd->stream_id) == NULL ||
+                (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0);
+        break;
+    case NGHTTP2_PRIORITY: /* nghttp2 does not look at them any more */
+        if (hd->stream_id == 0)
+            return gw_h2_fail(c, NGHTTP2_PROTOCOL_ERROR, "PRIORITY of no stream");
+        noise = true;
         break;
     default:
         noise = true;

@@ -249,7 +249,8 @@ void gw_h2_stream_begin(struct gw_h2_stream *s, bool end)
         (void)x->back_ops->end(x, NULL, 0); /* a fault comes as an event */
         return;
     }
-    s->flush_due = true;
+    /* A body that is to be empty is awaited: it may turn out not to be. */
+    s->flush_due = req.framing != GW_BODY_LENGTH || req.length > 0;
     gw_h2_stream_due(s);
 }
 

@@ -20,7 +20,7 @@
 #include "gateway/worker.h"
 
 #define NOTHING_LISTENS "Nothing listens on this port of the sandbox yet."
-#define IDLE_PER_SET    64
+#define IDLE_PER_SET    256 /* more than one HTTP/2 client may have under way */
 #define IDLE_PER_WORKER 1024
 
 /* CONNECTING: timer t_connect (or t_retry between tries). x is set, sock is closed, dial may run.

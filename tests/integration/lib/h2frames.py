@@ -59,7 +59,7 @@ def status_of(fragment):
         fragment = fragment[i:]
     if fragment and fragment[0] & 0x80:
         return STATUSES.get(fragment[0] & 0x7f, 0)
-    if not fragment or fragment[0] & 0x0f not in (8, 0x0f) and fragment[0] & 0x3f not in range(8, 15):
+    if not fragment or fragment[0] & 0x0f not in range(8, 15):  # a literal that names :status
         return 0
     huffman, length = fragment[1] & 0x80, fragment[1] & 0x7f
     value = fragment[2:2 + length]
@@ -120,7 +120,8 @@ class H2:
 
     @staticmethod
     def settings_frame(settings=()):
-        return frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *s) for s in settings))
+        """Without a dynamic table, so that a status always says itself."""
+        return frame(SETTINGS, 0, 0, b"".join(struct.pack(">HI", *s) for s in ((1, 0), *settings)))
 
     def send(self, *frames):
         self.conn.send(b"".join(frames))
