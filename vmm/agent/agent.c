@@ -12,6 +12,7 @@
 #include "vmm/agent/hello.h"
 #include "vmm/agent/port.h"
 #include "vmm/agent/reaper.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/server.h"
 #include "vmm/agent/splice.h"
 #include "vmm/agent/stats.h"
@@ -59,6 +60,8 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     r = agent_reaper_new(loop, &a->reaper);
     if (r == 0)
         r = agent_groups_new(loop, options->cgroup, &a->groups);
+    if (r == 0)
+        r = agent_secrets_new(a, &a->secrets);
     if (r == 0)
         r = agent_events_new(a, &a->events);
     if (r == 0)
@@ -124,6 +127,8 @@ void agent_free(struct agent *a)
         agent_stats_free(a->stats);
     if (a->events != NULL)
         agent_events_free(a->events);
+    if (a->secrets != NULL)
+        agent_secrets_free(a->secrets);
     if (a->groups != NULL)
         agent_groups_free(a->groups);
     if (a->reaper != NULL)

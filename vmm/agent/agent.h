@@ -50,6 +50,7 @@ struct agent {
     struct agent_ports *ports;
     struct agent_splices *splices;
     struct agent_stats *stats;
+    struct agent_secrets *secrets;
     struct agent_systemd *systemd;
     struct agent_server *server;
 };

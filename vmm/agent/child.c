@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "vmm/agent/secrets.h"
+
 #define VENV "user_venv"
 
 void agent_child_fini(struct agent_child *c)
@@ -113,6 +115,8 @@ int agent_child_init(struct agent_child *c, const struct agent *a, const char *n
     r = set_basics(c, a);
     if (r == 0 && a->id.env != NULL)
         r = set_all(c, a->id.env);
+    if (r == 0)
+        r = agent_secrets_set_env(a->secrets, c);
     if (r == 0 && env != NULL)
         r = set_all(c, env);
     if (r != 0) {

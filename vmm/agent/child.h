@@ -15,7 +15,8 @@ struct agent_child {
     size_t n_env;
 };
 
-/* name: "sandbox" or "root". env: object of strings or NULL, on top of hello's. On a test host
+/* name: "sandbox" or "root". env: object of strings or NULL, on top of hello's and
+ * of the secrets. On a test host
  * every name means the account we run as. Returns 0 or the fault in err; nothing is held then. */
 TR_MUST_CHECK int agent_child_init(struct agent_child *c, const struct agent *a, const char *name,
                                    const json_t *env, struct err *err);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "transom/log.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/stats.h"
 
 #define MAX_KEPT 4096
@@ -87,6 +88,7 @@ void agent_event(struct agent *a, const char *type, json_t *fields)
                             "type", type);
     char *text = NULL;
 
+    agent_secrets_hide_json(a->secrets, fields);
     if (obj != NULL && (fields == NULL || json_object_update(obj, fields) == 0))
         text = json_dumps(obj, JSON_COMPACT);
     json_decref(obj);

@@ -22,6 +22,7 @@
 #include "vmm/agent/event.h"
 #include "vmm/agent/group.h"
 #include "vmm/agent/reaper.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/signame.h"
 #include "vmm/agent/spawn.h"
 
@@ -37,7 +38,8 @@ struct output {
     uv_poll_t poll;
     int fd; /* -1: ended */
     enum agent_exec_frame type;
-    bool empty; /* nothing to read at the last try */
+    bool empty;               /* nothing to read at the last try */
+    struct tr_masker *masker; /* of the secrets that are active */
 };
 
 struct input {
@@ -60,7 +62,7 @@ struct exec {
     struct agent_request *req; /* NULL once the reader is gone or served */
     struct output outs[2];
     struct input in;
-    uv_timer_t deadline, linger;
+    uv_timer_t deadline, linger, hold;
     int n_open;   /* handles not yet closed */
     bool full;    /* the reader's stream said stop */
     bool exited;  /* the process is gone, how says: */
@@ -91,6 +93,12 @@ void agent_exec_frame_head(uint8_t *out, enum agent_exec_frame type, uint32_t le
 
 /* ---- end of life ---- */
 
+static void free_maskers(struct exec *x)
+{
+    tr_masker_free(x->outs[0].masker);
+    tr_masker_free(x->outs[1].masker);
+}
+
 static void on_handle_close(uv_handle_t *handle)
 {
     struct exec *x = handle->data, **p = &x->execs->list;
@@ -101,6 +109,7 @@ static void on_handle_close(uv_handle_t *handle)
         p = &(*p)->next;
     *p = x->next;
     x->execs->n--;
+    free_maskers(x);
     free(x);
 }
 
@@ -154,6 +163,7 @@ static void let_go(struct exec *x)
     close_input(x);
     close_handle((uv_handle_t *)&x->deadline);
     close_handle((uv_handle_t *)&x->linger);
+    close_handle((uv_handle_t *)&x->hold);
     agent_group_free(x->group);
     x->group = NULL;
 }
@@ -177,6 +187,70 @@ static void send_frame(struct exec *x, enum agent_exec_frame type, json_t *obj)
     free(text);
 }
 
+/* A piece of output, its secrets hidden. */
+static void on_shown(const uint8_t *data, size_t len, void *arg)
+{
+    struct output *o = arg;
+    struct exec *x = o->exec;
+    uint8_t head[AGENT_FRAME_HEAD];
+
+    if (x->req == NULL || len == 0)
+        return;
+    agent_exec_frame_head(head, o->type, (uint32_t)len);
+    if (agent_request_write(x->req, head, sizeof(head)) < 0)
+        return;
+    x->full = agent_request_write(x->req, data, len) == 0;
+}
+
+/* What was held back because a secret might begin there. */
+static void show_held(struct exec *x)
+{
+    for (int i = 0; i < 2; i++)
+        tr_masker_flush(x->outs[i].masker);
+}
+
+static void on_held(uv_timer_t *timer)
+{
+    show_held(timer->data);
+}
+
+static int make_maskers(struct exec *x, struct tr_mask *mask)
+{
+    int r = 0;
+
+    for (int i = 0; i < 2 && r == 0; i++) {
+        x->outs[i].exec = x;
+        r = tr_masker_new(mask, on_shown, &x->outs[i], &x->outs[i].masker);
+    }
+    return r;
+}
+
+void agent_execs_secrets_changed(struct agent_execs *execs)
+{
+    for (struct exec *x = execs->list; x != NULL; x = x->next) {
+        for (int i = 0; i < 2; i++)
+            tr_masker_set(x->outs[i].masker, execs->agent->secrets->mask);
+    }
+}
+
+static void pass_on(struct output *o, size_t n)
+{
+    struct exec *x = o->exec;
+    uint8_t *buf = x->execs->buf;
+
+    uv_timer_stop(&x->linger);
+    if (x->execs->agent->secrets->mask == NULL) {
+        agent_exec_frame_head(buf, o->type, (uint32_t)n);
+        x->full = agent_request_write(x->req, buf, AGENT_FRAME_HEAD + n) == 0;
+        return;
+    }
+    if (tr_masker_write(o->masker, buf + AGENT_FRAME_HEAD, n) != 0)
+        log_error("exec %s: output is lost: out of memory", x->id);
+    if (tr_masker_held(o->masker) > 0 && !uv_is_active((uv_handle_t *)&x->hold) &&
+        uv_timer_start(&x->hold, on_held, TR_MASK_HOLD_MS, 0) != 0)
+        show_held(x);
+}
+
 /* Read what is there, up to a share, and pass it on. */
 static void pump(struct output *o)
 {
@@ -197,9 +271,7 @@ static void pump(struct output *o)
         }
         if (x->req == NULL)
             continue; /* to nowhere */
-        uv_timer_stop(&x->linger);
-        agent_exec_frame_head(buf, o->type, (uint32_t)n);
-        x->full = agent_request_write(x->req, buf, AGENT_FRAME_HEAD + (size_t)n) == 0;
+        pass_on(o, (size_t)n);
     }
 }
 
@@ -236,6 +308,7 @@ static void report_exit(struct exec *x)
 {
     struct agent_request *req = x->req;
 
+    show_held(x);
     if (req != NULL) {
         json_t *obj = agent_exit_json(json_object(), x->by_exit, x->code);
 
@@ -574,12 +647,13 @@ static void go(struct exec *x, const int ours[3], int64_t timeout_ms)
     int r = uv_timer_init(loop, &x->deadline);
 
     r = r != 0 ? r : uv_timer_init(loop, &x->linger);
-    x->deadline.data = x->linger.data = x;
-    x->n_open = 2;
+    r = r != 0 ? r : uv_timer_init(loop, &x->hold);
+    x->deadline.data = x->linger.data = x->hold.data = x;
+    x->n_open = 3;
     for (int i = 0; i < 2; i++) {
         struct output *o = &x->outs[i];
 
-        *o = (struct output){.exec = x, .fd = ours[i + 1]};
+        o->fd = ours[i + 1];
         o->type = i == 0 ? AGENT_FRAME_STDOUT : AGENT_FRAME_STDERR;
         r = r != 0 ? r : uv_poll_init(loop, &o->poll, o->fd);
         o->poll.data = x;
@@ -634,7 +708,9 @@ static void start(struct agent_request *req, json_t *body, char **argv)
         return;
     }
     x = calloc(1, sizeof(*x));
-    r = x == NULL ? UV_ENOMEM : agent_group_new(req->agent->groups, NULL, "x", &x->group);
+    r = x == NULL ? UV_ENOMEM : make_maskers(x, req->agent->secrets->mask);
+    if (r == 0)
+        r = agent_group_new(req->agent->groups, NULL, "x", &x->group);
     if (r == 0) {
         struct agent_spawn sp = {.path = argv[0],
                                  .argv = argv,
@@ -652,6 +728,8 @@ static void start(struct agent_request *req, json_t *body, char **argv)
         /* A command that cannot be started is the caller's fault, whatever the errno. */
         agent_request_error(req, 400, r == UV_ENOENT ? "not_found" : "cannot_start", "%s",
                             err.msg[0] != '\0' ? err.msg : uv_strerror(r));
+        if (x != NULL)
+            free_maskers(x);
         free(x);
         return;
     }

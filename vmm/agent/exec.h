@@ -23,6 +23,8 @@ struct agent_execs;
 TR_MUST_CHECK int agent_execs_new(struct agent *a, struct agent_execs **out);
 void agent_execs_stop(struct agent_execs *execs); /* kill all, close every handle */
 void agent_execs_free(struct agent_execs *execs);
+/* Output from here on hides the secrets that are active now. */
+void agent_execs_secrets_changed(struct agent_execs *execs);
 
 /* The id of the exec that a process belongs to, borrowed until that ends; NULL: none. */
 const char *agent_execs_owner(const struct agent_execs *execs, pid_t pid);

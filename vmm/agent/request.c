@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "transom/log.h"
+#include "vmm/agent/secrets.h"
 
 static const struct tr_h2_stream_cbs stream_cbs;
 
@@ -113,6 +114,7 @@ void agent_request_error(struct agent_request *req, int status, const char *code
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    agent_secrets_hide_text(req->agent->secrets, text, sizeof(text));
     for (unsigned char *p = (unsigned char *)text; *p != '\0'; p++) {
         if (*p < 0x20 || *p >= 0x7f) /* a cut or foreign name must not spoil the JSON */
             *p = '?';

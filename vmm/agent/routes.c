@@ -5,6 +5,7 @@
 #include "vmm/agent/files_api.h"
 #include "vmm/agent/hello.h"
 #include "vmm/agent/request.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/tunnel.h"
 #include "vmm/agent/window_api.h"
 
@@ -12,6 +13,7 @@ const struct agent_route agent_routes[] = {
     {"POST", "/v1/hello", AGENT_JSON_LIMIT, true, agent_hello_handle},
     {"GET", "/v1/status", 0, true, agent_status_handle},
     {"POST", "/v1/shutdown", AGENT_JSON_LIMIT, true, agent_shutdown_handle},
+    {"PUT", "/v1/secrets", AGENT_JSON_LIMIT, false, agent_secrets_handle_put},
     {"GET", "/v1/events", 0, false, agent_events_handle},
     {"POST", "/v1/exec", AGENT_RUN_JSON_LIMIT, false, agent_exec_handle_start},
     {"GET", "/v1/exec", 0, false, agent_exec_handle_list},

@@ -6,7 +6,6 @@
  * SIGINT alone, which ends a builtin that waits. */
 #include "vmm/agent/shell.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,6 +24,7 @@
 #include "vmm/agent/marker.h"
 #include "vmm/agent/proc.h"
 #include "vmm/agent/reaper.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/spawn.h"
 
 #define KICK_MS           40 /* first repetition; each waits half as long again */
@@ -74,7 +74,8 @@ struct agent_shell {
     bool terminal_ended;
     bool exited, by_exit;
     int code;
-    bool silent; /* abandoned: no more events */
+    bool silent;     /* abandoned: no more events */
+    json_t *secrets; /* names of those it was started with */
 };
 
 /* ---- end of life ---- */
@@ -98,6 +99,7 @@ static void on_handle_close(uv_handle_t *handle)
     if (--sh->n_open > 0)
         return;
     free(sh->input);
+    json_decref(sh->secrets);
     free(sh);
 }
 
@@ -441,7 +443,45 @@ static int append(char **text, size_t *len, const char *data, size_t n)
     return 0;
 }
 
-/* The message: number, flags, command, command as shown, then variables; each ends in a NUL. */
+static int append_variable(char **text, size_t *len, const char *name, const char *value)
+{
+    int r = append(text, len, name, strlen(name));
+
+    if (r == 0) {
+        (*len)--; /* one text: NAME=VALUE */
+        r = append(text, len, "=", 1);
+    }
+    if (r == 0) {
+        (*len)--;
+        r = append(text, len, value, strlen(value));
+    }
+    return r;
+}
+
+/* Those that are active, and only the names of those that the shell has no more. What env names is
+ * env's. */
+static int append_secrets(struct agent_shell *sh, char **text, size_t *len, const json_t *env)
+{
+    const struct agent_secrets *secrets = sh->agent->secrets;
+    json_t *stale = agent_shell_stale_secrets(sh), *name;
+    size_t i;
+    int r = 0;
+
+    for (i = 0; r == 0 && i < secrets->n; i++) {
+        if (json_object_get(env, secrets->list[i].name) == NULL)
+            r = append_variable(text, len, secrets->list[i].name, secrets->list[i].value);
+    }
+    json_array_foreach(stale, i, name)
+    {
+        if (r == 0 && json_object_get(env, json_string_value(name)) == NULL)
+            r = append(text, len, json_string_value(name), json_string_length(name));
+    }
+    json_decref(stale);
+    return r;
+}
+
+/* The message: number, flags, command, command as shown, then variables to set (NAME=VALUE) and to
+ * unset (NAME); each ends in a NUL. */
 static int write_message(struct agent_shell *sh, uint64_t seq, const char *flags,
                          const char *command, size_t command_len, const char *shown,
                          const json_t *env)
@@ -462,19 +502,11 @@ static int write_message(struct agent_shell *sh, uint64_t seq, const char *flags
         r = append(&text, &len, shown, strlen(shown));
     json_object_foreach((json_t *)env, name, value)
     {
-        size_t before = len;
-
         if (r == 0)
-            r = append(&text, &len, name, strlen(name));
-        if (r == 0) {
-            len--; /* one text: NAME=VALUE */
-            r = append(&text, &len, "=", 1);
-            len--;
-        }
-        if (r == 0)
-            r = append(&text, &len, json_string_value(value), json_string_length(value));
-        assert(r != 0 || len > before);
+            r = append_variable(&text, &len, name, json_string_value(value));
     }
+    if (r == 0)
+        r = append_secrets(sh, &text, &len, env);
     snprintf(path, sizeof(path), "%s/command", sh->dir);
     snprintf(next, sizeof(next), "%s/command.new", sh->dir);
     fd = r == 0 ? open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644) : -1;
@@ -514,6 +546,19 @@ int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command, 
         kill(sh->pid, SIGWINCH);
     start_timer(&sh->kick, on_kick, KICK_MS);
     return 0;
+}
+
+json_t *agent_shell_stale_secrets(const struct agent_shell *sh)
+{
+    json_t *stale = json_array(), *name;
+    size_t i;
+
+    json_array_foreach(sh->secrets, i, name)
+    {
+        if (agent_secret_find(sh->agent->secrets, json_string_value(name)) == NULL)
+            json_array_append(stale, name);
+    }
+    return stale;
 }
 
 void agent_shell_read(struct agent_shell *sh)
@@ -773,6 +818,9 @@ int agent_shell_open(struct agent *a, struct agent_group *group, int rows, int c
         return r;
     }
     agent_marker_init(&sh->marker, sh->nonce);
+    sh->secrets = json_array();
+    for (size_t i = 0; i < a->secrets->n; i++)
+        json_array_append_new(sh->secrets, json_string(a->secrets->list[i].name));
     r = launch(sh, group, &child, rows, cols, err);
     agent_child_fini(&child);
     if (r != 0) {
@@ -780,6 +828,7 @@ int agent_shell_open(struct agent *a, struct agent_group *group, int rows, int c
             close(sh->status_fd);
         if (sh->go_fd >= 0)
             close(sh->go_fd);
+        json_decref(sh->secrets);
         free(sh);
         return r;
     }

@@ -36,7 +36,7 @@ TR_MUST_CHECK int agent_shell_open(struct agent *a, struct agent_group *group, i
 /* Hand over a command (borrowed): seq grows with each. shown is what the terminal shows of it. env:
  * object of strings or NULL. A command posted before and not yet begun is dropped; one that runs is
  * left at the next chance: the caller has to end what it waits for. An empty command does only
- * that. */
+ * that. Active secrets are among its variables; those that the shell has of old are taken away. */
 TR_MUST_CHECK int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command,
                                    size_t len, const char *shown, const json_t *env);
 /* Take in what is there now; callbacks run. Timers use it before they judge. */
@@ -50,6 +50,9 @@ bool agent_shell_is_itself(const struct agent_shell *sh);
 /* Is it running, or waiting for a processor or a disk? Then it may just be slow. */
 bool agent_shell_works(const struct agent_shell *sh);
 pid_t agent_shell_pid(const struct agent_shell *sh);
+/* Names of secrets that the shell was started with and that are no longer active: it and what it
+ * started still have them, but for commands posted from now on. New array. */
+json_t *agent_shell_stale_secrets(const struct agent_shell *sh);
 /* Process group in the foreground that is not the shell's own, or 0. */
 pid_t agent_shell_foreground(const struct agent_shell *sh);
 /* Bytes as typed. They are copied; returns how many are waiting now. */

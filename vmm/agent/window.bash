@@ -102,6 +102,7 @@ __transom_before() {
     __transom_run=${message[0]} __transom_seq=${message[0]} __transom_went= __transom_command=${message[2]}
     for ((i = 4; i < ${#message[@]}; i++)); do
         name=${message[i]%%=*}
+        if [[ $name == "${message[i]}" ]]; then unset -v "$name"; continue; fi
         __transom_env+=("${message[i]}")
         if [[ -v $name ]]; then __transom_old+=("$name=${!name}"); else __transom_old+=(''); fi
         declare -gx "${message[i]}"

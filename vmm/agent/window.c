@@ -20,6 +20,7 @@
 #include "transom/log.h"
 #include "vmm/agent/event.h"
 #include "vmm/agent/group.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/shell.h"
 #include "vmm/agent/signame.h"
 
@@ -57,6 +58,7 @@ struct agent_window {
     struct agent_window *next;
     char name[132];
     struct agent_ring ring;
+    struct tr_masker *masker; /* between the terminal and the ring */
     struct agent_group *group;
     struct agent_shell *shell; /* NULL: gone, the next run opens one */
     struct agent_run *run;     /* active, or the last one that was; referenced */
@@ -64,7 +66,7 @@ struct agent_window {
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
     unsigned n_dying; /* times it was signalled */
-    uv_timer_t kill_timer, back_timer, mark_timer, look_timer;
+    uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer;
     unsigned n_patience;
     bool foreign; /* another program took the shell's place */
     int n_open;
@@ -156,6 +158,13 @@ static void tell_listeners(struct agent_window *w)
     }
 }
 
+/* What was held back because a secret might begin there. */
+static void show_held(struct agent_window *w)
+{
+    uv_timer_stop(&w->hold_timer);
+    tr_masker_flush(w->masker);
+}
+
 /* The one end of every run. */
 static void end_run(struct agent_run *run, enum agent_run_status status)
 {
@@ -164,6 +173,7 @@ static void end_run(struct agent_run *run, enum agent_run_status status)
 
     if (w == NULL)
         return;
+    show_held(w);
     if (!run->mark_from)
         run->view.from = run->view.to = w->ring.end;
     else if (!run->mark_to)
@@ -210,12 +220,32 @@ static struct agent_run *find_run(struct agent_window *w, uint64_t seq)
 
 /* ---- news from the shell ---- */
 
+static void on_shown(const uint8_t *data, size_t len, void *arg)
+{
+    struct agent_window *w = arg;
+
+    agent_ring_write(&w->ring, data, len);
+}
+
+static void on_held(uv_timer_t *timer)
+{
+    struct agent_window *w = timer->data;
+
+    show_held(w);
+    tell_listeners(w);
+}
+
 static void on_output(const uint8_t *data, size_t len, void *arg)
 {
     struct agent_window *w = arg;
 
     touch(w);
-    agent_ring_write(&w->ring, data, len);
+    if (tr_masker_write(w->masker, data, len) != 0)
+        log_error("output of a window is lost: out of memory");
+    if (tr_masker_held(w->masker) == 0)
+        uv_timer_stop(&w->hold_timer);
+    else if (!uv_is_active((uv_handle_t *)&w->hold_timer))
+        start_timer(&w->hold_timer, on_held, TR_MASK_HOLD_MS);
     tell_listeners(w);
 }
 
@@ -226,6 +256,7 @@ static void on_mark(char kind, uint64_t seq, void *arg)
 
     if (run == NULL)
         return;
+    show_held(w);
     if (kind == 'S' && !run->mark_to) { /* a shell that was interrupted begins again */
         run->mark_from = true;
         run->view.from = run->view.to = w->ring.end;
@@ -281,6 +312,7 @@ static void on_no_mark(uv_timer_t *timer)
 
     if (w->shell != NULL)
         agent_shell_read(w->shell);
+    show_held(w);
     if (!is_active(w->run) || !w->run->told)
         return;
     if (w->ring.end != end) { /* still coming */
@@ -330,6 +362,7 @@ static void on_handle_close(uv_handle_t *handle)
 
     if (--w->n_open > 0)
         return;
+    tr_masker_free(w->masker);
     agent_ring_fini(&w->ring);
     free(w);
 }
@@ -353,6 +386,7 @@ static void dispose(struct agent_window *w)
     uv_close((uv_handle_t *)&w->back_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->mark_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->look_timer, on_handle_close);
+    uv_close((uv_handle_t *)&w->hold_timer, on_handle_close);
 }
 
 static void on_gone(bool exited, int code, void *arg)
@@ -670,10 +704,14 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
     w = calloc(1, sizeof(*w));
     r = w == NULL ? UV_ENOMEM : agent_ring_init(&w->ring, AGENT_RING_BYTES);
     if (r == 0)
+        r = tr_masker_new(ws->agent->secrets->mask, on_shown, w, &w->masker);
+    if (r == 0)
         r = agent_group_new(ws->agent->groups, NULL, "w", &w->group);
     if (r != 0) {
-        if (w != NULL)
+        if (w != NULL) {
+            tr_masker_free(w->masker);
             agent_ring_fini(&w->ring);
+        }
         free(w);
         return tr_err_set(err, r, "opening a window: %s", uv_strerror(r));
     }
@@ -686,6 +724,7 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
     r = open_shell(w, err);
     if (r != 0) {
         agent_group_free(w->group);
+        tr_masker_free(w->masker);
         agent_ring_fini(&w->ring);
         free(w);
         return r;
@@ -693,10 +732,12 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
     if (uv_timer_init(ws->agent->loop, &w->kill_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->back_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->mark_timer) != 0 ||
-        uv_timer_init(ws->agent->loop, &w->look_timer) != 0)
+        uv_timer_init(ws->agent->loop, &w->look_timer) != 0 ||
+        uv_timer_init(ws->agent->loop, &w->hold_timer) != 0)
         abort(); /* cannot fail on Unix */
-    w->n_open = 4;
+    w->n_open = 5;
     w->kill_timer.data = w->back_timer.data = w->mark_timer.data = w->look_timer.data = w;
+    w->hold_timer.data = w;
     while (*tail != NULL)
         tail = &(*tail)->next;
     *tail = w;
@@ -767,6 +808,8 @@ json_t *agent_window_json(struct agent_window *w)
 
     if (busy && obj != NULL)
         json_object_set_new(obj, "run_id", json_string(run->id));
+    if (w->shell != NULL && obj != NULL)
+        json_object_set_new(obj, "stale_secrets", agent_shell_stale_secrets(w->shell));
     return obj;
 }
 
@@ -844,6 +887,15 @@ void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t
     ws->back_ms = back_ms;
     if (uv_timer_start(&ws->sweep, on_sweep, every, every) != 0)
         abort(); /* fails only without a callback */
+}
+
+void agent_windows_secrets_changed(struct agent_windows *ws)
+{
+    for (struct agent_window *w = ws->list; w != NULL; w = w->next) {
+        uv_timer_stop(&w->hold_timer);
+        tr_masker_set(w->masker, ws->agent->secrets->mask);
+        tell_listeners(w);
+    }
 }
 
 void agent_windows_stop(struct agent_windows *ws)

@@ -59,6 +59,9 @@ void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t
 #define AGENT_RUN_ID_SIZE 48
 struct agent_window *agent_windows_owner(struct agent_windows *ws, pid_t pid, char *run_id);
 
+/* Output from here on hides the secrets that are active now. */
+void agent_windows_secrets_changed(struct agent_windows *ws);
+
 struct agent_window *agent_window_find(struct agent_windows *ws, const char *name);
 struct agent_window *agent_window_first(struct agent_windows *ws);
 struct agent_window *agent_window_next(struct agent_window *w);
