@@ -9,7 +9,6 @@
 #include "vmm/live.h"
 #include "vmm/machine_internal.h"
 
-#define PREVIEW_PORT    8080
 #define CHECK_MIN_MS    1000
 #define CHECK_MAX_MS    30000
 #define PUBLISH_STEP_MS 5000 /* smaller moves of the deadline are not written to Redis */
@@ -109,7 +108,9 @@ static void take_status(struct vmm_machine *m, const json_t *reply)
 
     json_array_foreach(json_object_get(reply, "listening"), i, l)
     {
-        if (json_integer_value(json_object_get(l, "port")) == PREVIEW_PORT)
+        json_int_t port = json_integer_value(json_object_get(l, "port"));
+
+        if (port > 0 && port <= UINT16_MAX && vmm_preview_serves(&m->sb->preview, (uint16_t)port))
             m->idle.serving = true;
     }
 }

@@ -131,7 +131,7 @@ int vmm_preview_set_ports(struct vmm_preview *p, const json_t *body, struct err 
 
 int vmm_preview_set_access(struct vmm_preview *p, const json_t *body, struct err *err)
 {
-    bool is_private, embed, wake;
+    bool is_private = false, embed = false, wake = false;
     int r = get_access(body, &is_private, &embed, &wake, err);
 
     if (r != 0)
@@ -146,6 +146,17 @@ bool vmm_preview_has_port(const struct vmm_preview *p, uint16_t port)
 {
     for (size_t i = 0; p->places != NULL && i < p->places->n_ports; i++) {
         if (p->places->ports[i].port == port)
+            return true;
+    }
+    return false;
+}
+
+bool vmm_preview_serves(const struct vmm_preview *p, uint16_t port)
+{
+    if (port == VMM_PREVIEW_PORT || port == p->port || vmm_preview_has_port(p, port))
+        return true;
+    for (size_t i = 0; p->places != NULL && i < p->places->n_rules; i++) {
+        if (p->places->rules[i].port == port)
             return true;
     }
     return false;

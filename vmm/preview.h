@@ -40,6 +40,9 @@ TR_MUST_CHECK int vmm_preview_set_access(struct vmm_preview *preview, const json
 /* Is this port of the guest open to visitors under a host name of its own? */
 bool vmm_preview_has_port(const struct vmm_preview *preview, uint16_t port);
 
+/* Does what listens on this port serve the preview: on 8080, an opened or a routed port? */
+bool vmm_preview_serves(const struct vmm_preview *preview, uint16_t port);
+
 /* The member "preview" of a sandbox's record: a new reference, or NULL when out of memory. */
 json_t *vmm_preview_record(const struct vmm_preview *preview);
 /* *preview is new; record NULL (one from before there were settings): the defaults. Returns as

@@ -3,9 +3,40 @@
  * "METHOD PATH?QUERY\nBODY"; each endpoint that it reaches checks its members. */
 #include <stdlib.h>
 #include <string.h>
+#include "vmm/preview.h"
 #include "vmm/router.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+typedef int (*set_fn)(struct vmm_preview *preview, const json_t *body, struct err *err);
+
+/* What is taken survives the record; what is refused changes nothing. */
+static void check_preview(const json_t *body)
+{
+    static const set_fn setters[] = {vmm_preview_set_routes, vmm_preview_set_ports,
+                                     vmm_preview_set_access};
+    struct vmm_preview p, before, again;
+
+    vmm_preview_init(&p);
+    for (size_t i = 0; i < sizeof(setters) / sizeof(setters[0]); i++) {
+        struct err err = {0};
+        json_t *record;
+        int r;
+
+        vmm_preview_copy(&before, &p);
+        r = setters[i](&p, body, &err);
+        if ((r != 0) != (err.msg[0] != '\0') || (r != 0 && !vmm_preview_equal(&p, &before)))
+            abort();
+        record = vmm_preview_record(&p);
+        if (record == NULL || vmm_preview_parse(&again, record, &err) != 0 ||
+            !vmm_preview_equal(&p, &again))
+            abort();
+        json_decref(record);
+        vmm_preview_fini(&again);
+        vmm_preview_fini(&before);
+    }
+    vmm_preview_fini(&p);
+}
 
 static void check_body(const struct vmm_endpoint *e, const char *body, size_t len)
 {
@@ -19,6 +50,8 @@ static void check_body(const struct vmm_endpoint *e, const char *body, size_t le
     if (vmm_scopes_parse(json_object_get(value, "scopes"), &scope, &err) == 0 &&
         scope == VMM_SCOPE_NONE)
         abort();
+    if (json_is_object(value))
+        check_preview(value);
     json_decref(value);
 }
 

@@ -61,6 +61,12 @@ START_TEST(what_is_given_replaces_what_was)
     ck_assert_uint_eq(p.places->n_ports, 2); /* the other setting stays */
     ck_assert(vmm_preview_has_port(&p, 9000) && vmm_preview_has_port(&p, 22));
     ck_assert(!vmm_preview_has_port(&p, 3000));
+    for (unsigned port = 0; port <= UINT16_MAX; port++) {
+        bool serves =
+            port == 1 || port == 2 || port == 22 || port == 3000 || port == 8080 || port == 9000;
+
+        ck_assert_int_eq(vmm_preview_serves(&p, (uint16_t)port), serves);
+    }
 
     ck_assert_str_eq(try_set(vmm_preview_set_routes, "{\"rules\":null}"), "");
     ck_assert_uint_eq(p.port, 8080);

@@ -157,12 +157,12 @@ int tr_route_places_parse(const json_t *o, const uint8_t *key, bool embed,
     return tr_route_extra_new(rules, n_rules, ports, n_ports, key, embed, out, err);
 }
 
-json_t *tr_route_rules_json(const struct tr_route_extra *x)
+json_t *tr_route_rules_json(const struct tr_route_extra *extra)
 {
     json_t *array = json_array();
 
-    for (size_t i = 0; array != NULL && x != NULL && i < x->n_rules; i++) {
-        const struct tr_route_rule *rule = &x->rules[i];
+    for (size_t i = 0; array != NULL && extra != NULL && i < extra->n_rules; i++) {
+        const struct tr_route_rule *rule = &extra->rules[i];
 
         if (json_array_append_new(array,
                                   json_pack("{s:s, s:i, s:b, s:s}", "prefix", rule->prefix, "port",
@@ -175,14 +175,14 @@ json_t *tr_route_rules_json(const struct tr_route_extra *x)
     return array;
 }
 
-json_t *tr_route_ports_json(const struct tr_route_extra *x)
+json_t *tr_route_ports_json(const struct tr_route_extra *extra)
 {
     json_t *array = json_array();
 
-    for (size_t i = 0; array != NULL && x != NULL && i < x->n_ports; i++) {
-        if (json_array_append_new(array,
-                                  json_pack("{s:i, s:s}", "port", (int)x->ports[i].port, "protocol",
-                                            tr_protocol_name(x->ports[i].protocol))) != 0) {
+    for (size_t i = 0; array != NULL && extra != NULL && i < extra->n_ports; i++) {
+        if (json_array_append_new(
+                array, json_pack("{s:i, s:s}", "port", (int)extra->ports[i].port, "protocol",
+                                 tr_protocol_name(extra->ports[i].protocol))) != 0) {
             json_decref(array);
             return NULL;
         }
