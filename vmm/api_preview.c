@@ -228,6 +228,7 @@ void vmm_api_link_new(struct vmm_request *req)
     char token[VMM_PREVIEW_TOKEN_SIZE], host[512], until[VMM_TIME_SIZE], *url;
     uint8_t key[TR_ROUTE_KEY_SIZE];
     int64_t port, lifetime, expires;
+    int r;
 
     if (link_number(req->body, "port", UINT16_MAX, VMM_PREVIEW_PORT, &port) != 0) {
         vmm_reply_error(req, 422, "member \"port\" must be from 1 to 65535");
@@ -259,11 +260,12 @@ void vmm_api_link_new(struct vmm_request *req)
         port_url(req->vmm, sb, (unsigned)port, host, sizeof(host));
     expires = vmm_wall_ms() / 1000 + lifetime;
     vmm_time_text(expires * 1000, until);
-    vmm_preview_key(req->vmm->preview_master, sb->label, sb->preview.generation, key);
-    vmm_preview_token(key, sb->label, (uint16_t)port, expires, token);
+    r = vmm_preview_key(req->vmm->preview_master, sb->label, sb->preview.generation, key);
+    if (r == 0)
+        r = vmm_preview_token(key, sb->label, (uint16_t)port, expires, token);
     explicit_bzero(key, sizeof(key));
-    if (asprintf(&url, "%s%s%c" TOKEN_MEMBER "=%s", host, path,
-                 strchr(path, '?') == NULL ? '?' : '&', token) < 0) {
+    if (r != 0 || asprintf(&url, "%s%s%c" TOKEN_MEMBER "=%s", host, path,
+                           strchr(path, '?') == NULL ? '?' : '&', token) < 0) {
         vmm_reply_error(req, 500, "out of memory");
         return;
     }

@@ -211,7 +211,9 @@ int vmm_preview_route(const struct vmm_preview *p, const uint8_t master[TR_ROUTE
     route->protocol = p->protocol;
     route->wake = p->wake;
     if (p->is_private) {
-        vmm_preview_key(master, route->label, p->generation, key);
+        r = vmm_preview_key(master, route->label, p->generation, key);
+        if (r != 0)
+            return r;
         r = tr_route_extra_new(x != NULL ? x->rules : NULL, x != NULL ? x->n_rules : 0,
                                x != NULL ? x->ports : NULL, x != NULL ? x->n_ports : 0, key,
                                p->embed, &route->extra, NULL);

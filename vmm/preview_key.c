@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 #include "vmm/preview_key.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <uv.h>
 #include "transom/log.h"
 #include "vmm/file.h"
 
@@ -69,29 +70,30 @@ int vmm_preview_master_open(const char *state_dir, uint8_t master[TR_ROUTE_KEY_S
     return r;
 }
 
-static void hmac(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *text, size_t len,
-                 uint8_t out[TR_ROUTE_KEY_SIZE])
+static int hmac(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *text, size_t len,
+                uint8_t out[TR_ROUTE_KEY_SIZE])
 {
     unsigned n = 0;
 
     if (HMAC(EVP_sha256(), key, TR_ROUTE_KEY_SIZE, (const unsigned char *)text, len, out, &n) ==
-            NULL ||
-        n != TR_ROUTE_KEY_SIZE)
-        abort(); /* out of memory, or a libcrypto without SHA-256: nothing may be signed */
+        NULL)
+        return UV_ENOMEM;
+    assert(n == TR_ROUTE_KEY_SIZE);
+    return 0;
 }
 
-void vmm_preview_key(const uint8_t master[TR_ROUTE_KEY_SIZE], const char *label, int64_t generation,
-                     uint8_t key[TR_ROUTE_KEY_SIZE])
+int vmm_preview_key(const uint8_t master[TR_ROUTE_KEY_SIZE], const char *label, int64_t generation,
+                    uint8_t key[TR_ROUTE_KEY_SIZE])
 {
     char text[80];
     int n = snprintf(text, sizeof(text), "transom-preview%c%.*s%c%lld", 0, TR_LABEL_LEN, label, 0,
                      (long long)generation);
 
-    hmac(master, text, (size_t)n, key);
+    return hmac(master, text, (size_t)n, key);
 }
 
-void vmm_preview_token(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label, uint16_t port,
-                       int64_t expires_s, char token[VMM_PREVIEW_TOKEN_SIZE])
+int vmm_preview_token(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label, uint16_t port,
+                      int64_t expires_s, char token[VMM_PREVIEW_TOKEN_SIZE])
 {
     uint8_t mac[TR_ROUTE_KEY_SIZE];
     char text[80], base64[48];
@@ -99,7 +101,8 @@ void vmm_preview_token(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label, 
     int n = snprintf(text, sizeof(text), "v1%c%.*s%c%u%c%lld", 0, TR_LABEL_LEN, label, 0, port, 0,
                      (long long)expires_s);
 
-    hmac(key, text, (size_t)n, mac);
+    if (hmac(key, text, (size_t)n, mac) != 0)
+        return UV_ENOMEM;
     (void)EVP_EncodeBlock((unsigned char *)base64, mac, sizeof(mac));
     for (len = 0; base64[len] != '\0' && base64[len] != '='; len++) {
         if (base64[len] == '+')
@@ -111,4 +114,5 @@ void vmm_preview_token(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label, 
              base64);
     explicit_bzero(mac, sizeof(mac));
     explicit_bzero(base64, sizeof(base64));
+    return 0;
 }

@@ -17,13 +17,15 @@
 TR_MUST_CHECK int vmm_preview_master_open(const char *state_dir, uint8_t master[TR_ROUTE_KEY_SIZE],
                                           struct err *err);
 
-/* HMAC-SHA256(master, "transom-preview" 0 label 0 generation in decimal). */
-void vmm_preview_key(const uint8_t master[TR_ROUTE_KEY_SIZE], const char *label, int64_t generation,
-                     uint8_t key[TR_ROUTE_KEY_SIZE]);
+/* HMAC-SHA256(master, "transom-preview" 0 label 0 generation in decimal). Returns 0 or UV_ENOMEM.
+ */
+TR_MUST_CHECK int vmm_preview_key(const uint8_t master[TR_ROUTE_KEY_SIZE], const char *label,
+                                  int64_t generation, uint8_t key[TR_ROUTE_KEY_SIZE]);
 
 /* HMAC-SHA256(key, "v1" 0 label 0 port 0 expiry), numbers in decimal, as text with port and expiry
- * before it. */
-void vmm_preview_token(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label, uint16_t port,
-                       int64_t expires_s, char token[VMM_PREVIEW_TOKEN_SIZE]);
+ * before it. Returns 0 or UV_ENOMEM. */
+TR_MUST_CHECK int vmm_preview_token(const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label,
+                                    uint16_t port, int64_t expires_s,
+                                    char token[VMM_PREVIEW_TOKEN_SIZE]);
 
 #endif

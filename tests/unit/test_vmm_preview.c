@@ -232,7 +232,7 @@ START_TEST(the_route_carries_the_key_only_while_private)
     (void)try_set(vmm_preview_set_access, "{\"mode\":\"private\",\"embed\":true}");
     p.generation = 3;
     ck_assert_int_eq(vmm_preview_route(&p, master, &route), 0);
-    vmm_preview_key(master, LABEL, 3, key);
+    ck_assert_int_eq(vmm_preview_key(master, LABEL, 3, key), 0);
     ck_assert(route.extra->is_private && route.extra->embed && !route.wake);
     ck_assert_uint_eq(route.extra->n_ports, 1);
     ck_assert_mem_eq(route.extra->key, key, sizeof(key));
@@ -248,18 +248,19 @@ START_TEST(keys_and_tokens_are_those_of_the_formula)
 
     for (size_t i = 0; i < sizeof(master); i++)
         master[i] = (uint8_t)i;
-    vmm_preview_key(master, LABEL, 1, key);
+    ck_assert_int_eq(vmm_preview_key(master, LABEL, 1, key), 0);
     vmm_hex(key, sizeof(key), hex);
     ck_assert_str_eq(hex, "95bbf91a74ba6cb37e52b97111c67d717938921dd2b5d14369aec6cc4ef0f321");
-    vmm_preview_token(key, LABEL, 8080, 1893456000, token);
+    ck_assert_int_eq(vmm_preview_token(key, LABEL, 8080, 1893456000, token), 0);
     ck_assert_str_eq(token, "8080.1893456000.jMFdffxbAVd1dzhCxFx2zdZI1zFAk2Ktq4V3QCw2fI4");
-    vmm_preview_key(master, LABEL, INT64_MAX, key);
+    ck_assert_int_eq(vmm_preview_key(master, LABEL, INT64_MAX, key), 0);
     vmm_hex(key, sizeof(key), hex);
     ck_assert_str_eq(hex, "35edf3b0dbfc86e8a0c19c8a7676219c603bc00f1905f8a6fcc3571a18281155");
-    vmm_preview_token(key, LABEL, 65535, INT64_MAX, token);
+    ck_assert_int_eq(vmm_preview_token(key, LABEL, 65535, INT64_MAX, token), 0);
     ck_assert_str_eq(token,
                      "65535.9223372036854775807.lUk2gcNZIg1UUCwaArJOGYKOf1lmwvoKuMD1LfZG2Hc");
-    vmm_preview_token(key, LABEL, 1, 6, token); /* with both characters that base64 lacks */
+    /* With both characters that base64 lacks. */
+    ck_assert_int_eq(vmm_preview_token(key, LABEL, 1, 6, token), 0);
     ck_assert_str_eq(token, "1.6.yXVJK-tu1hq_0_UUb48QOusezyyJ3H8Y7ja6b57epO0");
 }
 END_TEST
