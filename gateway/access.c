@@ -8,7 +8,7 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/hmac.h>
+#include <openssl/params.h>
 #include "gateway/http1.h"
 
 #define MAC_LEN     32
@@ -18,6 +18,27 @@
 #define SECURE_NAME "__Host-transom-preview"
 
 /* ---- tokens ---- */
+
+struct evp_mac_ctx_st *gw_token_mac_new(void)
+{
+    char digest[] = "SHA256";
+    OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string("digest", digest, 0),
+                           OSSL_PARAM_construct_end()};
+    EVP_MAC *hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+    EVP_MAC_CTX *mac = hmac != NULL ? EVP_MAC_CTX_new(hmac) : NULL;
+
+    EVP_MAC_free(hmac); /* the context holds it */
+    if (mac != NULL && EVP_MAC_CTX_set_params(mac, params) != 1) {
+        EVP_MAC_CTX_free(mac);
+        return NULL;
+    }
+    return mac;
+}
+
+void gw_token_mac_free(struct evp_mac_ctx_st *mac)
+{
+    EVP_MAC_CTX_free(mac);
+}
 
 /* A decimal number without leading zeros, up to a "."; false: there is none up to max. */
 static bool take_number(const char **p, const char *end, uint64_t max, uint64_t *out)
@@ -66,15 +87,14 @@ static bool decode_mac(const char *text, unsigned char out[MAC_LEN])
     return (bits & 3) == 0;
 }
 
-bool gw_token_valid(struct gw_str token, const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label,
-                    uint16_t port, uint64_t now, uint64_t *expires)
+bool gw_token_valid(EVP_MAC_CTX *mac, struct gw_str token, const uint8_t key[TR_ROUTE_KEY_SIZE],
+                    const char *label, uint16_t port, uint64_t now, uint64_t *expires)
 {
     const char *p = token.p, *end = p + token.len, *expiry;
-    unsigned char given[MAC_LEN], mac[EVP_MAX_MD_SIZE];
+    unsigned char given[MAC_LEN], want[MAC_LEN];
     char msg[3 + TR_LABEL_LEN + 1 + GW_TOKEN_MAX];
     uint64_t token_port, token_expires;
-    unsigned mac_len = 0;
-    size_t port_len, expiry_len, n = 0;
+    size_t port_len, expiry_len, mac_len = 0, n = 0;
     bool same;
 
     if (token.len > GW_TOKEN_MAX || !take_number(&p, end, UINT16_MAX, &token_port))
@@ -96,11 +116,11 @@ bool gw_token_valid(struct gw_str token, const uint8_t key[TR_ROUTE_KEY_SIZE], c
     msg[n++] = '\0';
     memcpy(msg + n, expiry, expiry_len);
     n += expiry_len;
-    if (HMAC(EVP_sha256(), key, TR_ROUTE_KEY_SIZE, (unsigned char *)msg, n, mac, &mac_len) ==
-            NULL ||
-        mac_len != MAC_LEN)
+    if (EVP_MAC_init(mac, key, TR_ROUTE_KEY_SIZE, NULL) != 1 ||
+        EVP_MAC_update(mac, (unsigned char *)msg, n) != 1 ||
+        EVP_MAC_final(mac, want, &mac_len, sizeof(want)) != 1 || mac_len != MAC_LEN)
         return false;
-    same = CRYPTO_memcmp(mac, given, MAC_LEN) == 0;
+    same = CRYPTO_memcmp(want, given, MAC_LEN) == 0;
     if (!same || token_port != port || token_expires <= now)
         return false;
     *expires = token_expires;
@@ -311,7 +331,8 @@ static bool try_token(struct search *s, struct gw_str token)
     if (s->n_tries >= TRIES_MAX)
         return false;
     s->n_tries++;
-    if (!gw_token_valid(token, s->a->key, s->a->label, s->a->port, s->a->now, s->expires))
+    if (!gw_token_valid(s->a->mac, token, s->a->key, s->a->label, s->a->port, s->a->now,
+                        s->expires))
         return false;
     *s->token = token;
     return true;

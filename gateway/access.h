@@ -24,10 +24,16 @@
 #define GW_TOKEN_MAX       64 /* bytes, and above the longest */
 #define GW_TOKEN_MAIN_PORT 8080
 
+/* What MACs are computed with: of one thread, and reused, since making it costs more than a MAC.
+ * NULL: no memory. */
+struct evp_mac_ctx_st *gw_token_mac_new(void);
+void gw_token_mac_free(struct evp_mac_ctx_st *mac);
+
 /* Is this a token for label and port under key, and not void at now (Unix seconds)? *expires is
  * set when it is. How long it takes says nothing about the MAC that was expected. */
-bool gw_token_valid(struct gw_str token, const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label,
-                    uint16_t port, uint64_t now, uint64_t *expires);
+bool gw_token_valid(struct evp_mac_ctx_st *mac, struct gw_str token,
+                    const uint8_t key[TR_ROUTE_KEY_SIZE], const char *label, uint16_t port,
+                    uint64_t now, uint64_t *expires);
 
 enum gw_access_verdict {
     GW_ACCESS_DENIED,
@@ -36,7 +42,8 @@ enum gw_access_verdict {
 };
 
 struct gw_access {
-    const uint8_t *key; /* TR_ROUTE_KEY_SIZE */
+    struct evp_mac_ctx_st *mac; /* borrowed */
+    const uint8_t *key;         /* TR_ROUTE_KEY_SIZE */
     const char *label;
     uint16_t port; /* of the host name; GW_TOKEN_MAIN_PORT for the label alone */
     uint64_t now;  /* Unix seconds */

@@ -66,6 +66,7 @@ static void shut(struct gw_client *c, bool reset)
         w->clients = c->next;
     gw_gauge(&w->stats.connections, -1);
     atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+    gw_limits_leave(&w->gw->limits, c->client_slot);
 }
 
 static void abandon(struct gw_client *c)
@@ -277,7 +278,8 @@ static void become_http2(struct gw_client *c, const char *p, size_t n)
     /* It counts as a connection from here on. */
     atomic_fetch_add_explicit(&c->w->gw->n_connections, 1, memory_order_relaxed);
     gw_sock_read_stop(&c->sock);
-    gw_h2_start(c->w, &c->sock, &c->peer, p, n);
+    gw_h2_start(c->w, &c->sock, &c->peer, c->client_slot, p, n);
+    c->client_slot = 0;
     shut(c, false);
     release(c);
 }
@@ -548,11 +550,34 @@ static void on_handshake(struct gw_sock *sock, int status)
     gw_sock_read_start(sock, on_read);
 }
 
+/* Count the connection, now that it is known whose it is. Returns whether it may go on. */
+static bool admit(struct gw_client *c)
+{
+    struct gw_worker *w = c->w;
+    uint32_t max = w->opt->max_connections_per_client;
+
+    if (max == 0 || c->peer.sa.sa_family == AF_UNSPEC || gw_options_trusts(w->opt, &c->peer.sa))
+        return true;
+    c->client_slot = gw_limits_enter(&w->gw->limits, &c->peer.sa, max);
+    if (c->client_slot != 0)
+        return true;
+    gw_count(&w->stats.clients_limited, 1);
+    if (!c->tls) {
+        refuse(c, 429, "too many connections of this client");
+    } else { /* a handshake is what it should not cost us */
+        gw_log_refusal(w, &c->peer.sa, 0, "too many connections of this client");
+        gw_client_close(c);
+    }
+    return false;
+}
+
 /* The first byte of TLS or HTTP comes next. */
 static void begin_protocol(struct gw_client *c)
 {
     struct gw_worker *w = c->w;
 
+    if (!admit(c))
+        return;
     if (c->tls) {
         c->state = GW_CLIENT_TLS;
         gw_timer_start(&w->t_head, &c->timer, on_timeout);
@@ -675,6 +700,8 @@ void gw_client_hand_over(struct gw_client *c, struct gw_tunnel_end *end)
     end->received = c->in.buf;
     c->in.buf = NULL;
     end->eof = c->eof;
+    end->client_slot = c->client_slot;
+    c->client_slot = 0;
     c->x = NULL;
     /* The tunnel counts as a connection from here on. */
     atomic_fetch_add_explicit(&c->w->gw->n_connections, 1, memory_order_relaxed);

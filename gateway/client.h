@@ -47,6 +47,7 @@ struct gw_client {
     struct gw_http1_scan scan; /* of the head being read */
     union gw_peer peer;
     uint64_t window_from; /* body bytes that had come when the clock for more was started */
+    uint16_t client_slot; /* in the table of clients' connections; 0: not counted */
     uint8_t state;        /* enum gw_client_state */
     uint8_t busy;         /* process() is on the stack */
     bool keep_alive;      /* go on after this response */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/limits.h"
 #include "gateway/log.h"
 #include "gateway/manager.h"
 #include "gateway/pages.h"
@@ -34,6 +35,7 @@ static void release(struct gw_exchange *x, const char *end)
     struct gw_worker *w = x->worker;
 
     gw_log_end(x, end);
+    gw_use_end(w, x->use);
     gw_buf_put(&w->bufs, x->head);
     gw_count(&w->stats.status[x->status / 100 % 6], 1);
     gw_count(&w->stats.bytes_in, x->bytes_in);

@@ -87,6 +87,7 @@ struct gw_exchange {
     bool retried;
     int status;
     struct gw_route route;
+    uint16_t use;           /* where the sandbox's requests are counted; 0: not counted */
     uint64_t connect_until; /* connection refused is tried again until then */
 
     /* For the log. */

@@ -240,6 +240,7 @@ static int prepare(struct control *c, char *urls, size_t len, struct err *err)
 
     gw->opt = opt;
     gw_wakes_init(&gw->wakes);
+    gw_limits_init(&gw->limits);
     gw->on_ended = on_worker_ended;
     gw->arg = c;
     gw->start_s = (int64_t)time(NULL);

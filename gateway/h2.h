@@ -14,10 +14,10 @@ struct gw_h2_client;
 #define GW_H2_PREFACE_LEN ((size_t)24)
 
 /* Begin. Takes the socket (closed on a fault). The caller has counted the connection in the
- * gateway's n_connections; it is uncounted at its end. received: bytes that were read already,
- * dealt with before this returns. */
+ * gateway's n_connections and as its client's; it is uncounted at its end. received: bytes that
+ * were read already, dealt with before this returns. */
 void gw_h2_start(struct gw_worker *w, struct gw_sock *sock, const union gw_peer *peer,
-                 const char *received, size_t len);
+                 uint16_t client_slot, const char *received, size_t len);
 /* End at once, saying so (GOAWAY); what is under way is reset. */
 void gw_h2_close(struct gw_h2_client *c);
 /* The worker's next one. */

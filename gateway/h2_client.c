@@ -52,6 +52,7 @@ static void shut(struct gw_h2_client *c)
     gw_gauge(&w->stats.connections, -1);
     gw_gauge(&w->stats.h2_connections, -1);
     atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+    gw_limits_leave(&w->gw->limits, c->client_slot);
 }
 
 /* Timers */
@@ -544,7 +545,7 @@ void *gw_h2_new_fields(size_t n)
 }
 
 void gw_h2_start(struct gw_worker *w, struct gw_sock *sock, const union gw_peer *peer,
-                 const char *received, size_t len)
+                 uint16_t client_slot, const char *received, size_t len)
 {
     struct gw_h2_client *c = calloc(1, sizeof(*c));
 
@@ -553,6 +554,7 @@ void gw_h2_start(struct gw_worker *w, struct gw_sock *sock, const union gw_peer 
     if (c != NULL) {
         c->w = w;
         c->peer = *peer;
+        c->client_slot = client_slot;
         c->limits.at = gw_loop_now(w->loop);
     }
     if (c == NULL || w->h2_nv == NULL || make_session(c) != 0) {
@@ -561,6 +563,7 @@ void gw_h2_start(struct gw_worker *w, struct gw_sock *sock, const union gw_peer 
         free(c);
         gw_sock_close(sock);
         atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+        gw_limits_leave(&w->gw->limits, client_slot);
         return;
     }
     gw_sock_move(sock, &c->sock);

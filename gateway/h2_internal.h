@@ -67,6 +67,7 @@ struct gw_h2_client {
     struct gw_h2_list waiting; /* have response bytes to show again */
     struct gw_h2_limits limits;
     union gw_peer peer;
+    uint16_t client_slot; /* as in struct gw_client */
 
     /* The header block being received. */
     struct gw_buf *head;

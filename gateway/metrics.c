@@ -44,7 +44,8 @@ struct scrape {
 struct total {
     uint64_t accepted, tls_failed, tls_handshakes, tls_resumed, requests, bad_requests, bytes_in,
         bytes_out, status[6];
-    uint64_t connects, reuses, retries, failures, tunnels, pages, denied, woken;
+    uint64_t connects, reuses, retries, failures, tunnels, pages, denied, woken, clients_limited,
+        sandboxes_limited;
     uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
     int64_t connections, h2_connections, open_tunnels, exchanges;
 };
@@ -75,6 +76,8 @@ static void add_up(const struct gw_gateway *gw, struct total *t)
         SUM(pages, s->pages);
         SUM(denied, s->denied);
         SUM(woken, s->woken);
+        SUM(clients_limited, s->clients_limited);
+        SUM(sandboxes_limited, s->sandboxes_limited);
         SUM(h2_accepted, s->h2_accepted);
         SUM(h2_requests, s->h2_requests);
         SUM(h2_resets, s->h2_resets);
@@ -130,6 +133,10 @@ static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed
           (long long)t->denied);
     print(f, "counter", "wakes_total", "Sandboxes that the manager was asked to wake.",
           (long long)t->woken);
+    print(f, "counter", "clients_limited_total", "Connections refused: the client has too many.",
+          (long long)t->clients_limited);
+    print(f, "counter", "sandboxes_limited_total", "Requests refused: the sandbox has too many.",
+          (long long)t->sandboxes_limited);
     print(f, "counter", "request_bytes_total", "Request body bytes.", (long long)t->bytes_in);
     print(f, "counter", "response_bytes_total", "Response body bytes.", (long long)t->bytes_out);
     print(f, "counter", "upstream_connects_total", "Connections made to machines.",

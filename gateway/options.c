@@ -181,6 +181,11 @@ int gw_options_init(struct gw_options *o, const struct tr_config *config, struct
     if (o->n_workers == 0)
         o->n_workers = cores > 0 ? (unsigned)cores : 1;
     o->max_connections = (unsigned)tr_config_int(config, "gateway.max_connections");
+    o->max_connections_per_client =
+        (uint32_t)tr_config_int(config, "gateway.max_connections_per_client");
+    o->max_requests_per_sandbox =
+        (uint32_t)tr_config_int(config, "gateway.max_requests_per_sandbox");
+    o->max_tunnels_per_sandbox = (uint32_t)tr_config_int(config, "gateway.max_tunnels_per_sandbox");
     o->limits.head_bytes = (size_t)tr_config_int(config, "gateway.max_head_bytes");
     o->limits.n_fields = (size_t)tr_config_int(config, "gateway.max_header_count");
     o->http2 = tr_config_bool(config, "gateway.http2");

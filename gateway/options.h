@@ -33,6 +33,7 @@ struct gw_options {
     unsigned https_redirect_port; /* 0: that of the first https listener */
     unsigned n_workers;
     unsigned max_connections;
+    uint32_t max_connections_per_client, max_requests_per_sandbox, max_tunnels_per_sandbox;
     struct gw_http1_limits limits;
     bool http2;
     unsigned http2_streams;

@@ -29,7 +29,7 @@ struct gw_upstream_set {
     struct gw_upstream *idle, *busy; /* idle: newest first */
     struct gw_tunnel *tunnels;
     struct gw_h2_app *apps; /* upstream_h2.h */
-    unsigned n_idle, n; /* n: all members, tunnels included */
+    unsigned n_idle, n;     /* n: all members, tunnels included */
     struct gw_loopback loopback[GW_LOOPBACK_PORTS];
 };
 

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "gateway/access.h"
+#include "gateway/limits.h"
 #include "gateway/pages.h"
 #include "gateway/path_rules.h"
 #include "gateway/redirect.h"
@@ -78,6 +79,7 @@ static bool admit(struct visit *v)
     if (v->extra == NULL || !v->extra->is_private)
         return true;
     a = (struct gw_access){
+        .mac = v->x->worker->mac,
         .key = v->extra->key,
         .label = v->host->label,
         .port = v->host->port != 0 ? v->host->port : GW_TOKEN_MAIN_PORT,
@@ -209,6 +211,29 @@ static void answer_state(struct visit *v)
     gw_exchange_answer(x, &page);
 }
 
+/* Returns whether the sandbox may have one more; else there was an answer. */
+static bool has_room(struct visit *v)
+{
+    struct gw_exchange *x = v->x;
+    struct gw_page page = {.status = 503, .retry_after_s = 2};
+
+    switch (gw_use_begin(x->worker, x->route.label, v->req->upgrade, &x->use)) {
+    case GW_USE_OK:
+        return true;
+    case GW_USE_REQUESTS:
+        page.code = "too_many_requests";
+        page.message = "This sandbox has as many requests under way as it may.";
+        break;
+    default:
+        page.code = "too_many_tunnels";
+        page.message = "This sandbox has as many WebSockets open as it may.";
+        break;
+    }
+    gw_count(&x->worker->stats.sandboxes_limited, 1);
+    gw_exchange_answer(x, &page);
+    return false;
+}
+
 static void visit(struct visit *v, const struct sockaddr *peer)
 {
     struct gw_exchange *x = v->x;
@@ -224,7 +249,7 @@ static void visit(struct visit *v, const struct sockaddr *peer)
     if (choose(v, &stripped)) {
         if (x->route.state != TR_SANDBOX_RUNNING || x->route.family == 0) {
             answer_state(v);
-        } else {
+        } else if (has_room(v)) {
             x->connect_until = x->route.since_ms + CONNECT_GRACE_MS;
             gw_upstream_start(x, v->req, peer);
         }

@@ -32,6 +32,7 @@ struct gw_tunnel {
     struct way up, down; /* client to app, app to client */
     char *note;          /* for the log, or NULL */
     uint64_t start_ms;
+    uint16_t client_slot, use; /* where it is counted (limits.h) */
 };
 
 static void on_client_read(struct gw_sock *sock);
@@ -146,6 +147,7 @@ static void end(struct gw_tunnel *t, const char *why, bool reset)
     gw_count(&w->stats.bytes_in, t->up.bytes);
     gw_count(&w->stats.bytes_out, t->down.bytes);
     gw_gauge(&w->stats.open_tunnels, -1);
+    gw_use_tunnel_end(w, t->use);
     if (peer != NULL) {
         peer->t = NULL;
         if (!t->peer_gone)
@@ -153,6 +155,7 @@ static void end(struct gw_tunnel *t, const char *why, bool reset)
     } else {
         gw_gauge(&w->stats.connections, -1);
         atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+        gw_limits_leave(&w->gw->limits, t->client_slot);
     }
     free(t);
 }
@@ -376,6 +379,7 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
             client->peer->ops->gone(client->peer, true);
         else
             atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
+        gw_limits_leave(&w->gw->limits, client->client_slot);
         gw_exchange_upgraded(x);
         return;
     }
@@ -383,6 +387,10 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     t->set = set;
     t->start_ms = x->start_ms;
     t->note = gw_log_take_note(x);
+    t->client_slot = client->client_slot;
+    t->use = x->use;
+    x->use = 0;
+    gw_use_becomes_tunnel(w, t->use);
     gw_exchange_upgraded(x);
     t->peer = client->peer;
     if (t->peer != NULL)

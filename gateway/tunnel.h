@@ -34,6 +34,7 @@ struct gw_tunnel_end {
     struct gw_tunnel_peer *peer; /* instead of sock, or NULL */
     struct gw_buf *unsent;       /* to go out to this end first, or NULL */
     struct gw_buf *received;     /* came from this end already, for the other one, or NULL */
+    uint16_t client_slot;        /* of the client, as in struct gw_client */
     bool eof;                    /* this end will send no more */
 };
 

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 #include <uv.h>
 
+#include "gateway/access.h"
 #include "gateway/client.h"
 #include "gateway/h2.h"
 #include "gateway/listener.h"
@@ -102,6 +103,8 @@ static void go_live(struct gw_worker *w, struct gw_live *live)
         return;
     }
     free(w->fields);
+    free(w->use);
+    gw_token_mac_free(w->mac);
     free(w->h2_nv);
     w->fields = fields;
     w->h2_nv = nv;
@@ -192,7 +195,9 @@ int gw_worker_init(struct gw_worker *w, struct gw_gateway *gw, unsigned index, s
         w->id_state = uv_hrtime() + index;
     pthread_mutex_init(&w->mail_lock, NULL);
     w->fields = calloc(o->limits.n_fields + GW_FIELDS_EXTRA, sizeof(struct gw_field));
-    if (w->fields == NULL)
+    w->use = calloc(GW_SANDBOX_SLOTS, sizeof(*w->use));
+    w->mac = gw_token_mac_new();
+    if (w->fields == NULL || w->use == NULL || w->mac == NULL)
         return UV_ENOMEM;
     r = gw_pool_init(&w->pool);
     if (r == 0)

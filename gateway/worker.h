@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "gateway/buf.h"
+#include "gateway/limits.h"
 #include "gateway/options.h"
 #include "gateway/pool.h"
 #include "gateway/runtime.h"
@@ -30,7 +31,7 @@ struct gw_stats {
         bytes_in, bytes_out;
     _Atomic uint64_t status[6]; /* 1xx .. 5xx; [0]: no response */
     _Atomic uint64_t upstream_connects, upstream_reuses, upstream_retries, upstream_failures;
-    _Atomic uint64_t tunnels, pages, denied, woken;
+    _Atomic uint64_t tunnels, pages, denied, woken, clients_limited, sandboxes_limited;
     _Atomic uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
     _Atomic int64_t connections, h2_connections, open_tunnels, exchanges;
 };
@@ -59,6 +60,7 @@ struct gw_gateway {
     struct gw_table *table;
     struct gw_access_log *log;
     struct gw_wakes wakes;
+    struct gw_limits limits;
     struct gw_worker *workers;
     unsigned n_workers;
     bool has_https; /* a listener */
@@ -86,6 +88,8 @@ struct gw_worker {
     struct gw_timeout t_head, t_idle, t_connect, t_answer, t_body, t_tunnel, t_linger, t_half;
     struct gw_timeout t_pool, t_retry, t_accept, t_now;
     struct gw_pool pool;
+    struct gw_use *use;         /* of sandboxes; GW_SANDBOX_SLOTS */
+    struct evp_mac_ctx_st *mac; /* of tokens */
     struct gw_manager *manager;
     struct gw_listener *listeners;
     struct gw_client *clients;

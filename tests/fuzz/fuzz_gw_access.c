@@ -18,19 +18,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define NOW   1900000000
 
 static uint8_t key[TR_ROUTE_KEY_SIZE];
+static struct evp_mac_ctx_st *mac;
 static struct gw_field fields[64];
 
 /* The token again, from what it says of itself. */
 static void expect_ours(struct gw_str token, uint16_t port, uint64_t expires)
 {
     char msg[128], text[128];
-    unsigned char mac[EVP_MAX_MD_SIZE], base64[64];
+    unsigned char sum[EVP_MAX_MD_SIZE], base64[64];
     unsigned len = 0;
     int n = snprintf(msg, sizeof(msg), "v1%c%s%c%u%c%llu", 0, LABEL, 0, port, 0,
                      (unsigned long long)expires);
 
-    assert(HMAC(EVP_sha256(), key, sizeof(key), (unsigned char *)msg, (size_t)n, mac, &len));
-    EVP_EncodeBlock(base64, mac, 32);
+    assert(HMAC(EVP_sha256(), key, sizeof(key), (unsigned char *)msg, (size_t)n, sum, &len));
+    EVP_EncodeBlock(base64, sum, 32);
     for (int i = 0; i < 44; i++)
         base64[i] = base64[i] == '+' ? '-' : base64[i] == '/' ? '_' : base64[i];
     n = snprintf(text, sizeof(text), "%u.%llu.%.43s", port, (unsigned long long)expires, base64);
@@ -52,8 +53,13 @@ static void expect_within(struct gw_str part, struct gw_str whole)
 
 static void check(struct gw_request *req, bool secure)
 {
-    struct gw_access a = {
-        .key = key, .label = LABEL, .port = 3000, .now = NOW, .secure = secure, .embed = secure};
+    struct gw_access a = {.mac = mac,
+                          .key = key,
+                          .label = LABEL,
+                          .port = 3000,
+                          .now = NOW,
+                          .secure = secure,
+                          .embed = secure};
     struct gw_bufs bufs = {0};
     struct gw_buf *text = NULL, *again = NULL;
     struct gw_str token = {NULL, 0}, target = req->target, none;
@@ -106,6 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *why;
 
     assert(head != NULL);
+    if (mac == NULL)
+        mac = gw_token_mac_new();
     for (unsigned i = 0; i < sizeof(key); i++)
         key[i] = (uint8_t)i;
     for (int secure = 0; secure < 2; secure++) {

@@ -16,9 +16,17 @@
 #define EXPIRY ((uint64_t)2000000000)
 
 static uint8_t key[TR_ROUTE_KEY_SIZE];
+static struct evp_mac_ctx_st *mac;
+
+static void teardown(void)
+{
+    gw_token_mac_free(mac);
+}
 
 static void setup(void)
 {
+    mac = gw_token_mac_new();
+    ck_assert_ptr_nonnull(mac);
     for (unsigned i = 0; i < sizeof(key); i++)
         key[i] = (uint8_t)i;
 }
@@ -26,7 +34,8 @@ static void setup(void)
 static bool valid(const char *token, uint16_t port, uint64_t now)
 {
     uint64_t expires = 0;
-    bool r = gw_token_valid((struct gw_str){token, strlen(token)}, key, LABEL, port, now, &expires);
+    bool r =
+        gw_token_valid(mac, (struct gw_str){token, strlen(token)}, key, LABEL, port, now, &expires);
 
     if (r)
         ck_assert_uint_eq(expires, EXPIRY);
@@ -51,7 +60,7 @@ START_TEST(another_label_has_other_tokens)
 {
     uint64_t expires;
 
-    ck_assert(!gw_token_valid(GW_STR(T8080), key, "bb12ab12ab12ab12", 8080, 0, &expires));
+    ck_assert(!gw_token_valid(mac, GW_STR(T8080), key, "bb12ab12ab12ab12", 8080, 0, &expires));
 }
 END_TEST
 
@@ -191,7 +200,7 @@ static struct gw_request request(const char *head)
 static enum gw_access_verdict check(const char *head, bool html, bool secure)
 {
     struct gw_access a = {
-        .key = key, .label = LABEL, .port = 8080, .now = EXPIRY - 10, .secure = secure};
+        .mac = mac, .key = key, .label = LABEL, .port = 8080, .now = EXPIRY - 10, .secure = secure};
     struct gw_request req = request(head);
     struct gw_str token = {NULL, 0};
     uint64_t expires = 0;
@@ -356,7 +365,7 @@ int main(void)
     SRunner *sr = srunner_create(s);
     int n_failed;
 
-    tcase_add_checked_fixture(tc, setup, NULL);
+    tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, a_token_opens_its_port_until_it_expires);
     tcase_add_test(tc, another_label_has_other_tokens);
     tcase_add_test(tc, there_is_one_way_to_write_a_token);
