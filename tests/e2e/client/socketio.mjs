@@ -8,11 +8,14 @@ const kinds = { upgraded: ['polling', 'websocket'], websocket: ['websocket'], po
 async function talk (transports) {
   const socket = window.io({ transports, forceNew: true, reconnection: false })
   const once = (emitter, event) => new Promise((resolve) => emitter.once(event, resolve))
+  // The upgrade may come before the word that the connection is accepted.
+  const engine = socket.io.engine
+  const result = {}
+  engine.once('open', () => { result.first = engine.transport.name })
+  const upgrade = transports.length > 1 ? once(engine, 'upgrade') : null
   await Promise.race([once(socket, 'connect'),
     once(socket, 'connect_error').then((error) => { throw error })])
-  const engine = socket.io.engine
-  const result = { first: engine.transport.name }
-  if (transports.length > 1) await once(engine, 'upgrade')
+  await upgrade
   const echo = await socket.timeout(30000).emitWithAck('echo', 'ok')
   const bytes = new Uint8Array(300000).map((_, i) => (i * 31) & 255)
   const back = new Uint8Array((await socket.timeout(30000).emitWithAck('echo', bytes)))
