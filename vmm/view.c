@@ -29,10 +29,11 @@ json_t *vmm_view_sandbox(const struct vmm *vmm, const struct vmm_sandbox *sb)
     vmm_view_host(vmm, sb->label, host, sizeof(host));
     vmm_time_text(sb->created_ms, created);
     vmm_time_text(sb->started_ms, started);
-    return json_pack("{ss, ss, ss, ss, sI, ss, ss, ss, sI, sI, ss, ss*, so*, sO?}", "name",
+    return json_pack("{ss, ss, ss, ss, sI, ss, ss, ss, ss, sI, sI, ss, ss*, so*, sO?}", "name",
                      sb->name, "label", sb->label, "state", tr_sandbox_state_name(sb->state),
                      "reason", sb->reason, "instance", (json_int_t)sb->instance, "address",
-                     sb->address, "url", url, "host", host, "vcpus", (json_int_t)sb->vcpus,
+                     sb->address, "url", url, "host", host, "access",
+                     sb->preview.is_private ? "private" : "public", "vcpus", (json_int_t)sb->vcpus,
                      "memory_mb", (json_int_t)sb->memory_mb, "created_at", created, "started_at",
                      *started ? started : NULL, "idle", vmm_machine_idle_json(sb), "stats",
                      vmm_machine_stats(sb));

@@ -80,10 +80,11 @@ static void print_field(const json_t *object, const char *key, const char *label
 
 int cmd_session_show(struct cli *cli, int argc, char **argv)
 {
-    static const char *const keys[] = {"name",       "state",    "vcpus", "cpu_now", "memory_mb",
-                                       "memory_now", "disk_now", "url",   "reason",  NULL};
-    static const char *const headers[] = {"SANDBOX",  "STATE",    "CPUS", "CPU",    "MIB",
-                                          "MIB USED", "DISK MIB", "URL",  "REASON", NULL};
+    static const char *const keys[] = {"name",      "state",      "vcpus",    "cpu_now",
+                                       "memory_mb", "memory_now", "disk_now", "access",
+                                       "url",       "reason",     NULL};
+    static const char *const headers[] = {"SANDBOX",  "STATE",  "CPUS", "CPU",    "MIB", "MIB USED",
+                                          "DISK MIB", "ACCESS", "URL",  "REASON", NULL};
     json_t *sandbox;
     size_t i;
     char *id = cli_session_id(cli, argc > 0 ? argv[0] : NULL), *path;
