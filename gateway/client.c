@@ -94,7 +94,12 @@ void gw_client_reset(struct gw_client *c)
 
 static void on_timeout(struct gw_timer *timer)
 {
-    gw_client_close(client_of_timer(timer));
+    struct gw_client *c = client_of_timer(timer);
+    bool idle = c->state == GW_CLIENT_HEAD && !c->head_timed;
+
+    if (!idle && c->state != GW_CLIENT_LINGER)
+        gw_count(&c->w->stats.slow_clients, 1);
+    gw_client_close(c);
 }
 
 /* The client owes us body bytes: it has this long for so many of them, then again. Not one timer is
@@ -109,6 +114,7 @@ static void on_body_timeout(struct gw_timer *timer)
         watch_body(c);
         return;
     }
+    gw_count(&c->w->stats.slow_clients, 1);
     c->keep_alive = false;
     c->busy++;
     gw_exchange_front_failed(c->x, 408, "too_slow", "The request body did not come in time.");

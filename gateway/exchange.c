@@ -30,10 +30,21 @@ struct gw_exchange *gw_exchange_new(struct gw_worker *w)
     return x;
 }
 
+static void note_duration(struct gw_worker *w, uint64_t ms)
+{
+    size_t i = 0;
+
+    while (i < GW_DURATIONS && ms > gw_duration_ms[i])
+        i++;
+    gw_count(&w->stats.durations[i], 1);
+    gw_count(&w->stats.duration_ms, ms);
+}
+
 static void release(struct gw_exchange *x, const char *end)
 {
     struct gw_worker *w = x->worker;
 
+    note_duration(w, gw_loop_now(w->loop) - x->start_ms);
     gw_log_end(x, end);
     gw_use_end(w, x->use);
     gw_buf_put(&w->bufs, x->head);

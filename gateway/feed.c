@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <hiredis/hiredis.h>
 #include "transom/log.h"
@@ -77,6 +78,15 @@ static bool parse_id(const redisReply *r, struct stream_id *out)
            sscanf(r->str, "%llu-%llu", &out->ms, &out->seq) == 2;
 }
 
+static void note_lag(struct gw_feed *f)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    atomic_store(&f->figures.lag_ms,
+                 (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000 - (int64_t)f->last.ms);
+}
+
 /* A failed command on a connection that lives, e.g. Redis loading its data: start over soon. The
  * connection's own reconnect does the waiting. */
 static bool failed(struct gw_feed *f, const redisReply *reply, const char *what)
@@ -85,6 +95,7 @@ static bool failed(struct gw_feed *f, const redisReply *reply, const char *what)
         f->state = DOWN;
         return true;
     }
+    atomic_store(&f->figures.answered_ms, now_ms());
     if (reply->type != REDIS_REPLY_ERROR)
         return false;
     log_warn("redis: %s: %s", what, reply->str);
@@ -316,6 +327,7 @@ static void on_changes(redisReply *reply, void *arg)
     entries = reply->element[0]->element[1];
     for (size_t i = 0; entries->type == REDIS_REPLY_ARRAY && i < entries->elements; i++)
         apply_entry(f, entries->element[i]);
+    note_lag(f);
     if (entries->elements >= BATCH_N)
         ask_ends(f); /* behind: perhaps so far that changes were trimmed away */
     else

@@ -15,6 +15,8 @@ typedef void (*gw_feed_gone_cb)(const char *label, uint64_t keep_instance, void 
 struct gw_feed_figures {
     _Atomic uint64_t changes, loads, bad_records;
     _Atomic bool up;
+    _Atomic uint64_t answered_ms; /* when Redis last said something, by uv_hrtime(); 0: never */
+    _Atomic int64_t lag_ms;       /* of the last change: from Redis' clock to its effect here */
 };
 
 /* Start; keeps trying while Redis is not there. Returns 0, or a fault of the URL. */

@@ -47,7 +47,8 @@ struct total {
     uint64_t connects, reuses, retries, failures, tunnels, pages, denied, woken, clients_limited,
         sandboxes_limited;
     uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
-    int64_t connections, h2_connections, open_tunnels, exchanges;
+    uint64_t durations[GW_DURATIONS + 1], duration_ms, slow_clients;
+    int64_t connections, h2_connections, open_tunnels, exchanges, pool_idle, pool_machines;
 };
 
 #define SUM(field, from) (t->field += atomic_load_explicit(&(from), memory_order_relaxed))
@@ -86,6 +87,12 @@ static void add_up(const struct gw_gateway *gw, struct total *t)
         SUM(connections, s->connections);
         SUM(open_tunnels, s->open_tunnels);
         SUM(exchanges, s->exchanges);
+        SUM(slow_clients, s->slow_clients);
+        SUM(pool_idle, s->pool_idle);
+        SUM(pool_machines, s->pool_machines);
+        SUM(duration_ms, s->duration_ms);
+        for (int d = 0; d <= GW_DURATIONS; d++)
+            SUM(durations[d], s->durations[d]);
     }
 }
 
@@ -96,9 +103,59 @@ static void print(FILE *f, const char *type, const char *name, const char *help,
             name, help, name, type, name, value);
 }
 
+static void print_durations(FILE *f, const struct total *t)
+{
+    const char *name = "transom_gateway_request_duration_seconds";
+    uint64_t n = 0;
+
+    fprintf(f,
+            "# HELP %s From a request's head to the end of its answer; tunnels until they open.\n"
+            "# TYPE %s histogram\n",
+            name, name);
+    for (int i = 0; i < GW_DURATIONS; i++) {
+        n += t->durations[i];
+        fprintf(f, "%s_bucket{le=\"%g\"} %llu\n", name, gw_duration_ms[i] / 1000.0,
+                (unsigned long long)n);
+    }
+    n += t->durations[GW_DURATIONS];
+    fprintf(f, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %llu.%03llu\n%s_count %llu\n", name,
+            (unsigned long long)n, name, (unsigned long long)(t->duration_ms / 1000),
+            (unsigned long long)(t->duration_ms % 1000), name, (unsigned long long)n);
+}
+
+static void print_feed(FILE *f, const struct gw_feed_figures *feed)
+{
+    uint64_t answered = atomic_load(&feed->answered_ms), now = uv_hrtime() / 1000000;
+
+    print(f, "gauge", "redis_up", "Is Redis connected?", atomic_load(&feed->up));
+    print(f, "counter", "route_changes_total", "Route changes read from Redis.",
+          (long long)atomic_load(&feed->changes));
+    print(f, "counter", "route_loads_total", "Full loads of the route table.",
+          (long long)atomic_load(&feed->loads));
+    print(f, "counter", "route_records_bad_total", "Route records that could not be read.",
+          (long long)atomic_load(&feed->bad_records));
+    if (answered == 0)
+        return; /* no age yet */
+    fprintf(f,
+            "# HELP transom_gateway_route_feed_age_seconds Since Redis last answered; some "
+            "seconds while nothing changes.\n# TYPE transom_gateway_route_feed_age_seconds "
+            "gauge\ntransom_gateway_route_feed_age_seconds %.3f\n",
+            (double)(now - answered) / 1000);
+    fprintf(f,
+            "# HELP transom_gateway_route_feed_lag_seconds Of the last route change: from Redis' "
+            "clock to its effect here.\n# TYPE transom_gateway_route_feed_lag_seconds "
+            "gauge\ntransom_gateway_route_feed_lag_seconds %.3f\n",
+            (double)atomic_load(&feed->lag_ms) / 1000);
+}
+
 static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed *feed,
                       const struct total *t)
 {
+    fprintf(f,
+            "# HELP transom_gateway_info The program.\n# TYPE transom_gateway_info gauge\n"
+            "transom_gateway_info{version=\"%s\"} 1\n",
+            TRANSOM_VERSION);
+    print(f, "gauge", "workers", "Worker threads.", gw->n_workers);
     print(f, "counter", "connections_accepted_total", "Client connections accepted.",
           (long long)t->accepted);
     print(f, "gauge", "connections", "Client connections open, tunnels included.", t->connections);
@@ -128,6 +185,13 @@ static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed
         fprintf(f, "transom_gateway_responses_total{class=\"%s\"} %llu\n",
                 (const char *const[]){"none", "1xx", "2xx", "3xx", "4xx", "5xx"}[c],
                 (unsigned long long)t->status[c]);
+    print_durations(f, t);
+    print(f, "counter", "slow_clients_total", "Clients ended for not sending, or not reading.",
+          (long long)t->slow_clients);
+    print(f, "gauge", "pool_idle_connections", "Connections to machines kept for the next request.",
+          t->pool_idle);
+    print(f, "gauge", "pool_machines", "Machines that workers have connections to.",
+          t->pool_machines);
     print(f, "counter", "pages_total", "Answers made by the gateway itself.", (long long)t->pages);
     print(f, "counter", "denied_total", "Requests to private previews without a valid token.",
           (long long)t->denied);
@@ -159,15 +223,8 @@ static void print_all(FILE *f, const struct gw_gateway *gw, const struct gw_feed
     print(f, "counter", "http2_connections_cut_total", "HTTP/2 connections ended for abuse.",
           (long long)t->h2_cut);
     print(f, "gauge", "routes", "Labels in the route table.", (long long)gw_table_count(gw->table));
-    if (feed == NULL)
-        return;
-    print(f, "gauge", "redis_up", "Is Redis connected?", atomic_load(&gw_feed_figures(feed)->up));
-    print(f, "counter", "route_changes_total", "Route changes read from Redis.",
-          (long long)atomic_load(&gw_feed_figures(feed)->changes));
-    print(f, "counter", "route_loads_total", "Full loads of the route table.",
-          (long long)atomic_load(&gw_feed_figures(feed)->loads));
-    print(f, "counter", "route_records_bad_total", "Route records that could not be read.",
-          (long long)atomic_load(&gw_feed_figures(feed)->bad_records));
+    if (feed != NULL)
+        print_feed(f, gw_feed_figures(feed));
 }
 
 char *gw_metrics_text(const struct gw_gateway *gw, const struct gw_feed *feed)

@@ -162,6 +162,8 @@ static void *run(void *arg)
         if (w->draining && w->drain_until - now < wait)
             wait = w->drain_until - now;
         gw_loop_run(w->loop, (int)wait);
+        gw_set_gauge(&w->stats.pool_idle, w->pool.n_idle);
+        gw_set_gauge(&w->stats.pool_machines, (int64_t)w->pool.n_sets);
         if (w->log_len > 0)
             gw_log_flush(w);
     }

@@ -25,6 +25,11 @@ struct gw_manager;
 struct gw_tunnel;
 struct ssl_ctx_st;
 
+/* Upper bounds of the classes in which the lengths of exchanges are counted. */
+#define GW_DURATIONS 14
+static const unsigned gw_duration_ms[GW_DURATIONS] = {1,   2,   5,    10,   25,   50,    100,
+                                                      250, 500, 1000, 2500, 5000, 10000, 30000};
+
 /* Figures, written by the worker alone and read by anybody. */
 struct gw_stats {
     _Atomic uint64_t accepted, tls_failed, tls_handshakes, tls_resumed, requests, bad_requests,
@@ -33,6 +38,10 @@ struct gw_stats {
     _Atomic uint64_t upstream_connects, upstream_reuses, upstream_retries, upstream_failures;
     _Atomic uint64_t tunnels, pages, denied, woken, clients_limited, sandboxes_limited;
     _Atomic uint64_t h2_accepted, h2_requests, h2_resets, h2_cut;
+    _Atomic uint64_t slow_clients;                /* ended by a limit */
+    _Atomic uint64_t durations[GW_DURATIONS + 1]; /* of exchanges, by length; the last: longer */
+    _Atomic uint64_t duration_ms;                 /* their sum */
+    _Atomic int64_t pool_idle, pool_machines;
     _Atomic int64_t connections, h2_connections, open_tunnels, exchanges;
 };
 
@@ -41,6 +50,11 @@ static inline void gw_count(_Atomic uint64_t *counter, uint64_t n)
     /* One writer: no locked instruction needed. */
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
                           memory_order_relaxed);
+}
+
+static inline void gw_set_gauge(_Atomic int64_t *gauge, int64_t n)
+{
+    atomic_store_explicit(gauge, n, memory_order_relaxed);
 }
 
 static inline void gw_gauge(_Atomic int64_t *gauge, int64_t n)

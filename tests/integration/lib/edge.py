@@ -385,8 +385,10 @@ class Edge:
         log = self.dir + "/gateway.log"
         start = os.path.getsize(log) if os.path.exists(log) else 0
         self.gateway = Process([self.program(), "-f", self.write_config()], log)
-        self.gateway.wait_for(lambda: " ready " in self.gateway.text()[start:], "gateway is ready")
-        line = [l for l in self.gateway.text().splitlines() if " ready " in l][-1]
+        self.gateway.wait_for(lambda: "ready listen=" in self.gateway.text()[start:],
+                              "gateway is ready")
+        line = [l for l in self.gateway.text().splitlines() if "ready listen=" in l][-1]
+        line = line.rstrip('"}')
         words = dict(w.split("=", 1) for w in line.split() if "=" in w)
         urls = [w for w in line.replace("listen=", "").split() if w.startswith("http")]
         ports = {u.split("://")[0]: int(u.rpartition(":")[2]) for u in urls}
