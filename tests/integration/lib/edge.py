@@ -481,6 +481,27 @@ class Edge:
         finally:
             conn.close()
 
+    def ask_http2(self, name, path="/", method="GET", fields="", body=b"", tls=False):
+        """By curl: with ALPN over TLS, else by prior knowledge. name: what stands before the
+        preview domain."""
+        host, port = f"{name}.preview.{DOMAIN}", self.tls_port if tls else self.port
+        argv = ["curl", "-sS", "-i", "-k", "--max-time", "60",
+                "--http2" if tls else "--http2-prior-knowledge",
+                "--resolve", f"{host}:{port}:127.0.0.1", "--request-target", path]
+        argv += ["-I"] if method == "HEAD" else ["-X", method]
+        for line in fields.split("\r\n")[:-1]:
+            argv += ["-H", line]
+        if body:
+            argv += ["--data-binary", "@-"]
+        run = subprocess.run(argv + [f"{'https' if tls else 'http'}://{host}:{port}/"], input=body,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        head, mark, rest = run.stdout.partition(b"\r\n\r\n")
+        if run.returncode != 0 or not head.startswith(b"HTTP/2 "):
+            raise AssertionError(f"curl ended with {run.returncode}: {run.stderr!r} {head!r}")
+        got = Head(head + mark)
+        got.body = rest
+        return got
+
     def close_connections(self):
         """With a reset: the gateway need not wonder whether they still read."""
         for conn in self.conns:
