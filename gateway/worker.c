@@ -103,8 +103,6 @@ static void go_live(struct gw_worker *w, struct gw_live *live)
         return;
     }
     free(w->fields);
-    free(w->use);
-    gw_token_mac_free(w->mac);
     free(w->h2_nv);
     w->fields = fields;
     w->h2_nv = nv;
@@ -305,6 +303,8 @@ void gw_worker_fini(struct gw_worker *w)
     gw_h2_fini(w);
     gw_bufs_fini(&w->bufs);
     free(w->fields);
+    free(w->use);
+    gw_token_mac_free(w->mac);
     free(w->log_buf);
     free(w->mail);
     gw_live_unref(w->next_live);
