@@ -10,6 +10,7 @@
 
 #include "gateway/log.h"
 #include "gateway/worker.h"
+#include "gateway/ws_frames.h"
 
 struct way {
     struct gw_buf *left; /* read, not yet taken by the other end */
@@ -29,8 +30,9 @@ struct gw_tunnel {
     struct gw_tunnel *prev, *next;         /* of the worker */
     struct gw_tunnel *set_prev, *set_next; /* of the set */
     struct gw_timer timer;
-    struct way up, down; /* client to app, app to client */
-    char *note;          /* for the log, or NULL */
+    struct way up, down;        /* client to app, app to client */
+    struct gw_ws_frames frames; /* of down */
+    char *note;                 /* for the log, or NULL */
     uint64_t start_ms;
     uint16_t client_slot, use; /* where it is counted (limits.h) */
 };
@@ -165,6 +167,15 @@ void gw_tunnel_close(struct gw_tunnel *t, const char *why)
     end(t, why, false);
 }
 
+void gw_tunnel_go_away(struct gw_tunnel *t, const char *why)
+{
+    /* Nothing of the app's may be cut in half by it, here or in TLS. */
+    if (t->down.left == NULL && !t->down.shut && !has_unsent(t, &t->client) &&
+        gw_ws_frames_between(&t->frames))
+        (void)!put(t, &t->client, GW_WS_GOING_AWAY, sizeof(GW_WS_GOING_AWAY) - 1);
+    end(t, why, false);
+}
+
 static void on_timeout(struct gw_timer *timer)
 {
     end((struct gw_tunnel *)((char *)timer - offsetof(struct gw_tunnel, timer)), "idle", false);
@@ -236,6 +247,8 @@ static void on_read(struct gw_tunnel *t, struct way *way, struct gw_sock *from, 
         return;
     }
     touch(t);
+    if (way == &t->down)
+        gw_ws_frames_pass(&t->frames, p, (size_t)n);
     if (n == 0) {
         way->eof = true;
         gw_sock_read_stop(from);
@@ -363,8 +376,11 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
 {
     struct gw_tunnel *t = calloc(1, sizeof(*t));
     uint32_t head = (uint32_t)gw_buf_len(client->unsent);
-    int r = join(&w->bufs, &client->unsent, app->received);
+    int r;
 
+    if (t != NULL && app->received != NULL)
+        gw_ws_frames_pass(&t->frames, gw_buf_begin(app->received), app->received->len);
+    r = join(&w->bufs, &client->unsent, app->received);
     if (r == 0)
         r = join(&w->bufs, &app->unsent, client->received);
     if (t == NULL || r != 0) {

@@ -50,6 +50,8 @@ void gw_tunnel_peer_eof(struct gw_tunnel *t);
 void gw_tunnel_peer_writable(struct gw_tunnel *t);
 /* It broke. The tunnel is gone afterwards; gone() does not run. */
 void gw_tunnel_peer_gone(struct gw_tunnel *t);
+/* End at once, with a WebSocket close frame (1001) to the client where one can stand. */
+void gw_tunnel_go_away(struct gw_tunnel *t, const char *why);
 /* End at once. */
 void gw_tunnel_close(struct gw_tunnel *t, const char *why);
 size_t gw_tunnel_size(void); /* bytes of one, for the memory test */

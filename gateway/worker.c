@@ -167,10 +167,10 @@ static void *run(void *arg)
     }
     while (w->clients != NULL)
         gw_client_close(w->clients);
+    while (w->tunnels != NULL)
+        gw_tunnel_go_away(w->tunnels, "gateway stopped");
     while (w->h2_clients != NULL)
         gw_h2_close(w->h2_clients);
-    while (w->tunnels != NULL)
-        gw_tunnel_close(w->tunnels, "gateway stopped");
     gw_upstream_close_all(w);
     gw_manager_close(w);
     if (w->log_len > 0)
