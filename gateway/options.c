@@ -214,6 +214,7 @@ int gw_options_init(struct gw_options *o, const struct tr_config *config, struct
         return tr_err_set(err, -EINVAL,
                           "gateway.https needs gateway.tls_certificate and gateway.tls_key, or "
                           "gateway.certificates");
+    o->allow_framing = strcmp(tr_config_str(config, "gateway.framing"), "allow") == 0;
     o->https_redirect = tr_config_bool(config, "gateway.https_redirect");
     o->https_redirect_port = (unsigned)tr_config_int(config, "gateway.https_redirect_port");
     if (o->https_redirect && o->https_redirect_port == 0 && o->n_https > 0)

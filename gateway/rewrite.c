@@ -7,6 +7,7 @@
 #include <uv.h>
 
 #include "gateway/exchange.h"
+#include "gateway/framing.h"
 #include "gateway/http1.h"
 #include "gateway/worker.h"
 
@@ -191,8 +192,10 @@ int gw_rewrite_response(const struct gw_exchange *x, struct gw_response *resp, s
     char *p;
 
     *text = NULL;
-    if (!resp->has_rewritable)
+    if (!resp->has_rewritable && !opt->allow_framing)
         return 0;
+    if (opt->allow_framing)
+        room += gw_framing_room(resp);
     for (size_t i = 0; i < resp->n_fields; i++)
         if (resp->fields[i].id == GW_FIELD_SET_COOKIE || resp->fields[i].id == GW_FIELD_LOCATION)
             room += resp->fields[i].value_len + x->host.len + GW_REWRITE_SCHEME;
@@ -201,6 +204,8 @@ int gw_rewrite_response(const struct gw_exchange *x, struct gw_response *resp, s
         return UV_ENOMEM;
     find_own(x, address, &own);
     p = (*text)->data;
+    if (opt->allow_framing)
+        p += gw_framing_apply(resp, p);
     for (size_t i = 0; i < resp->n_fields; i++) {
         struct gw_field *f = &resp->fields[i];
         struct gw_str value = {f->value, f->value_len};
