@@ -43,7 +43,11 @@ static void deliver_all(struct gw_worker *w)
 
             memcpy(notices[n].label, s->label, TR_LABEL_LEN);
             if (gw_table_get(w->gw->table, s->label, &route)) {
-                if (route.state != TR_SANDBOX_ASLEEP && route.state != TR_SANDBOX_FAILED)
+                /* Perhaps it was told that somebody lost access: that one may come again. */
+                bool doubtful = route.extra != NULL && route.extra->is_private;
+
+                if (route.state != TR_SANDBOX_ASLEEP && route.state != TR_SANDBOX_FAILED &&
+                    !doubtful)
                     notices[n].keep_instance = route.instance;
                 tr_route_extra_unref(route.extra);
             }
