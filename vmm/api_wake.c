@@ -5,7 +5,8 @@
  *
  * Only the gateway's user, root and our own user are heard here, and only for themselves: a request
  * without the field transom-edge, or with x-forwarded-for or authorization, is one that the gateway
- * passes on, and for it the path does not exist. The gateway has checked the visitor's token before it asks. */
+ * passes on, and for it the path does not exist. The gateway has checked the visitor's token before
+ * it asks. */
 #include <string.h>
 #include "transom/log.h"
 #include "vmm/api.h"
