@@ -156,8 +156,8 @@ size_t gw_rewrite_location(struct gw_str value, const struct gw_rewrite_own *own
         len = own->tls ? 6 : 5;
         memcpy(out, own->tls ? "https:" : "http:", len);
     }
-    memcpy(out + len, "//", 2);
-    len += 2;
+    out[len++] = '/';
+    out[len++] = '/';
     memcpy(out + len, own->host.p, own->host.len);
     len += own->host.len;
     memcpy(out + len, stop, (size_t)(end - stop));

@@ -61,8 +61,11 @@ static bool take_head(struct reader *r)
     r->out->verdict = INCOMPLETE;
     memset(&r->scan, 0, sizeof(r->scan));
     drop(r, (size_t)end);
-    if (resp.status == 101)
-        return false; /* a tunnel, or refused: no body either way */
+    if (resp.status == 101) { /* a tunnel, or refused: no body either way */
+        r->out->status = resp.status;
+        r->out->verdict = WHOLE;
+        return false;
+    }
     if (resp.status < 200) {
         assert(resp.framing == GW_BODY_NONE);
         r->out->n_interim++;
@@ -104,14 +107,12 @@ static bool take_body(struct reader *r)
     return result == GW_BODY_MORE && part.used > 0 && r->len > 0;
 }
 
-static void receive(const uint8_t *data, size_t size, size_t step, enum gw_method method,
+/* buf and out->body have room for size bytes. */
+static void receive(const uint8_t *data, size_t size, size_t step, enum gw_method method, char *buf,
                     struct received *out)
 {
-    struct reader r = {.method = method, .out = out};
+    struct reader r = {.method = method, .buf = buf, .out = out};
 
-    memset(out, 0, sizeof(*out));
-    out->body = malloc(size + 1);
-    r.buf = malloc(size + 1);
     for (size_t at = 0; at < size && out->verdict == INCOMPLETE; at += step) {
         size_t n = size - at < step ? size - at : step;
 
@@ -122,19 +123,24 @@ static void receive(const uint8_t *data, size_t size, size_t step, enum gw_metho
     }
     if (r.in_body && out->verdict == INCOMPLETE && out->framing == GW_BODY_CLOSE)
         out->verdict = WHOLE;
-    free(r.buf);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     enum gw_method method;
-    struct received whole, pieces;
+    struct received whole = {0}, pieces = {0};
+    char *buf;
 
     if (size < 1)
         return 0;
+    buf = malloc(size);
+    whole.body = malloc(size);
+    pieces.body = malloc(size);
+    if (buf == NULL || whole.body == NULL || pieces.body == NULL)
+        abort();
     method = (data[0] & 1) != 0 ? GW_METHOD_HEAD : GW_METHOD_GET;
-    receive(data + 1, size - 1, size, method, &whole);
-    receive(data + 1, size - 1, (size_t)(data[0] >> 3) + 1, method, &pieces);
+    receive(data + 1, size - 1, size, method, buf, &whole);
+    receive(data + 1, size - 1, (size_t)(data[0] >> 3) + 1, method, buf, &pieces);
     assert(whole.verdict == pieces.verdict);
     if (whole.verdict == WHOLE) {
         assert(whole.status == pieces.status && whole.n_interim == pieces.n_interim);
@@ -143,6 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         assert(memcmp(whole.body, pieces.body, whole.body_len) == 0);
         assert(whole.framing != GW_BODY_NONE || whole.body_len == 0);
     }
+    free(buf);
     free(whole.body);
     free(pieces.body);
     return 0;
