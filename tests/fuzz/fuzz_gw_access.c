@@ -124,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 *p++ = '\r';
             *p++ = (char)data[target + i];
         }
-        p += sprintf(p, "\r\n\r\n");
+        (void)sprintf(p, "\r\n\r\n");
         /* Up to the first empty line, as the connection would. */
         p = strstr(head, "\r\n\r\n");
         if (p != NULL &&
