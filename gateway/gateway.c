@@ -44,7 +44,7 @@ struct control {
     struct gw_feed *feed;
     struct gw_metrics *metrics;
     char ready_line[1400];
-    bool stopping;
+    bool begun, stopping;
 };
 
 #define WAIT_MS 5 /* for the routes, in an upgrade */
@@ -54,9 +54,12 @@ int gw_gateway_check(const struct tr_config *config, struct err *err)
     struct gw_options opt;
     struct ssl_ctx_st *ctx = NULL;
     int r = gw_options_init(&opt, config, err);
+    bool borrowed = r == 0 && gw_borrow_user(opt.user);
 
     if (r == 0)
         r = gw_tls_new(&opt, &ctx, err);
+    if (borrowed)
+        gw_return_user();
     gw_tls_free(ctx);
     gw_options_fini(&opt);
     return r;
@@ -74,10 +77,8 @@ static void on_gone(const char *label, uint64_t keep_instance, void *arg)
 
 static void stop(struct control *c)
 {
-    if (c->stopping) { /* asked twice: no more patience */
-        log_warn("told to stop again: ending at once");
-        _exit(1);
-    }
+    if (c->stopping) /* by the keeper, and by a signal to the whole group */
+        return;
     c->stopping = true;
     log_info("stopping: at most %llu ms for what is under way",
              (unsigned long long)c->live->opt.drain_ms);
@@ -161,7 +162,7 @@ static void reload(struct control *c)
     struct gw_live *live;
     int64_t ends_s;
 
-    if (c->stopping)
+    if (c->stopping || !c->begun)
         return;
     if (read_again(c, &live, &err) != 0) {
         atomic_fetch_add(&c->gw.reloads_refused, 1);
@@ -274,6 +275,7 @@ static int begin(struct control *c, struct err *err)
         if (r != 0)
             return tr_err_set(err, r, "worker thread: %s", uv_strerror(r));
     }
+    c->begun = true;
     on_rotate(&c->rotate);
     log_info("%s", c->ready_line);
     gw_kept_forget_rest(c->kept);
@@ -373,6 +375,7 @@ static int init(struct control *c, struct tr_config *config, struct err *err)
         abort();
     c->sigterm.data = c->sigint.data = c->sighup.data = c->rotate.data = c->ended.data = c;
     unsetenv(GW_CONTROL_ENV);
+    signal(SIGUSR2, SIG_IGN); /* the keeper's, though it may be sent to the whole group */
     fcntl(sock, F_SETFD, FD_CLOEXEC);
     /* Without the keeper nobody would end this process. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -394,11 +394,13 @@ static void on_end(struct keeper *k, struct serving *s, int status)
         tr_daemon_notify("READY=1\nSTATUS=upgrade failed, see the log; serving as before");
     } else if (first || state == SERVING) {
         k->status = exit_status(status);
-        if (!k->stopping) { /* ended unasked, or by a signal sent to it directly */
+        if (!k->stopping) { /* ended unasked: whoever starts us again should not have to wait */
             k->stopping = true;
             forget_all(k);
-            for (size_t i = 0; i < k->n; i++)
-                tell(&k->serving[i], "stop");
+            for (size_t i = 0; i < k->n; i++) {
+                k->serving[i].killed = true;
+                kill(k->serving[i].pid, SIGKILL);
+            }
         }
     } else if (state == ENDING && !killed && k->stopping && k->status == 0) {
         k->status = exit_status(status);

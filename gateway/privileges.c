@@ -64,6 +64,36 @@ static int change_user(const char *user, struct err *err)
     return 0;
 }
 
+static gid_t borrowed_from[256]; /* groups to go back to */
+static int n_borrowed_from = -1;
+
+bool gw_borrow_user(const char *user)
+{
+    struct err err;
+    const char *name;
+    uid_t uid;
+    gid_t gid;
+
+    if (geteuid() != 0 || tr_daemon_gateway_user(user, &uid, &gid, &name, &err) != 0 || uid == 0)
+        return false;
+    n_borrowed_from = getgroups(sizeof(borrowed_from) / sizeof(borrowed_from[0]), borrowed_from);
+    if (n_borrowed_from < 0)
+        return false;
+    if ((name != NULL ? initgroups(name, gid) : setgroups(1, &gid)) == 0 && setegid(gid) == 0 &&
+        seteuid(uid) == 0)
+        return true;
+    gw_return_user(); /* such as in a user namespace; the start itself will tell */
+    return false;
+}
+
+void gw_return_user(void)
+{
+    /* Going on with a mixture of two users' rights would be worse than not going on. */
+    if (seteuid(0) != 0 || setegid(0) != 0 ||
+        setgroups((size_t)n_borrowed_from, borrowed_from) != 0)
+        abort();
+}
+
 /* Leave this one capability (-1: none) of those that are there. */
 static int keep_capability(int cap, struct err *err)
 {
@@ -154,6 +184,7 @@ static const int allowed[] = {
     SCMP_SYS(statx),
     SCMP_SYS(access),
     SCMP_SYS(faccessat),
+    SCMP_SYS(faccessat2),
     SCMP_SYS(pread64),
     SCMP_SYS(pwrite64),   /* ticket keys, into their memory file */
     SCMP_SYS(getdents64), /* folders of certificates */

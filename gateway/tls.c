@@ -2,6 +2,7 @@
 #include "gateway/tls.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static const char *reason(char *buf, size_t len)
 
 static int readable(const char *option, const char *path, struct err *err)
 {
-    if (access(path, R_OK) == 0)
+    if (faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) == 0)
         return 0;
     return tr_err_set(err, -errno, "%s: %s: %s", option, path,
                       errno == EACCES

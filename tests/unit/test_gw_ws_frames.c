@@ -43,8 +43,9 @@ START_TEST(every_cut_is_between_frames_or_not)
 {
     struct gw_ws_frames f = {0};
 
-    for (size_t i = 0; i < stream_len; i++) { /* byte by byte */
-        ck_assert_msg(gw_ws_frames_between(&f) == is_end(i), "at %zu", i);
+    for (size_t i = 0; i < stream_len; i++) {      /* byte by byte */
+        if (gw_ws_frames_between(&f) != is_end(i)) /* ck_assert() of each would take long */
+            ck_abort_msg("at %zu", i);
         gw_ws_frames_pass(&f, stream + i, 1);
     }
     ck_assert(gw_ws_frames_between(&f));
