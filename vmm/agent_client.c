@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Path: connect -> channel in step -> HTTP/2 -> hello -> ready, event stream. Any fault ends the
- * channel; when that is closed, the next try is due after a pause. */
+/* Path: connect -> channel in step -> HTTP/2 -> hello -> secrets -> ready, event stream. Any fault
+ * ends the channel; when that is closed, the next try is due after a pause. */
 #include "vmm/agent_client.h"
 
 #include <errno.h>
@@ -31,6 +31,7 @@ struct vmm_agent {
     struct tr_h2_conn *conn;    /* NULL: the channel is not in step */
     bool conn_over;             /* the channel told conn that it is closed */
     bool ready, closing;
+    json_t *hello_reply; /* while the secrets are under way */
     uint64_t pause_ms, lost_since, hello_deadline_ms, retry_at_ms;
     char why[160]; /* the last fault, logged once while it repeats */
     struct vmm_agent_wait *waits;
@@ -115,6 +116,7 @@ static int call_on(struct tr_h2 *h2, const char *method, const char *path, const
         TR_H2_FIELD("content-type", "application/json"),
     };
     char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
+    size_t len = text == NULL ? 0 : strlen(text);
     struct call *c = calloc(1, sizeof(*c));
     struct tr_h2_stream *st;
     int r = UV_ENOMEM;
@@ -127,10 +129,11 @@ static int call_on(struct tr_h2 *h2, const char *method, const char *path, const
     if (r != 0)
         goto fault;
     if (body != NULL) {
-        if (tr_h2_write(st, text, strlen(text)) < 0)
+        if (tr_h2_write(st, text, len) < 0)
             tr_h2_reset(st, 8 /* CANCEL */); /* on_close reports it */
         else
             tr_h2_end(st, NULL, 0);
+        explicit_bzero(text, len); /* may be secrets */
     }
     free(text);
     return 0;
@@ -275,6 +278,42 @@ static void drop_channel(struct vmm_agent *agent, const char *why)
         tr_channel_close(agent->channel);
 }
 
+static void on_secrets(int status, const json_t *reply, void *arg)
+{
+    struct vmm_agent *agent = arg;
+    char why[80];
+
+    (void)reply;
+    if (agent->closing || agent->conn == NULL)
+        return; /* another fault was first */
+    if (status != 204) {
+        snprintf(why, sizeof(why), "secrets were answered %d", status);
+        drop_channel(agent, why);
+        return;
+    }
+    agent->hello_deadline_ms = 0;
+    agent->ready = true;
+    agent->lost_since = 0;
+    agent->pause_ms = PAUSE_MIN_MS;
+    agent->why[0] = '\0';
+    open_events(agent);
+    agent->cbs->on_ready(agent->hello_reply, agent->arg);
+    tell_waits(agent, true, 0);
+}
+
+/* Before anything runs there. */
+static void send_secrets(struct vmm_agent *agent)
+{
+    json_t *secrets = agent->cbs->secrets(agent->arg);
+    int r = secrets == NULL ? UV_ENOMEM
+                            : call_on(tr_h2_conn_session(agent->conn), "PUT", "/v1/secrets",
+                                      secrets, on_secrets, agent);
+
+    json_decref(secrets);
+    if (r != 0)
+        drop_channel(agent, uv_strerror(r));
+}
+
 static void on_hello(int status, const json_t *reply, void *arg)
 {
     struct vmm_agent *agent = arg;
@@ -284,14 +323,9 @@ static void on_hello(int status, const json_t *reply, void *arg)
     if (agent->closing || agent->conn == NULL)
         return; /* another fault was first */
     if (status == 200) {
-        agent->hello_deadline_ms = 0;
-        agent->ready = true;
-        agent->lost_since = 0;
-        agent->pause_ms = PAUSE_MIN_MS;
-        agent->why[0] = '\0';
-        open_events(agent);
-        agent->cbs->on_ready(reply, agent->arg);
-        tell_waits(agent, true, 0);
+        json_decref(agent->hello_reply);
+        agent->hello_reply = json_deep_copy(reply);
+        send_secrets(agent);
         return;
     }
     snprintf(why, sizeof(why), "hello was answered %d: %s", status,
@@ -420,6 +454,7 @@ static void on_timer_close(uv_handle_t *handle)
 
     if (agent->on_closed != NULL)
         agent->on_closed(agent->on_closed_arg);
+    json_decref(agent->hello_reply);
     free(agent->line);
     free(agent);
 }

@@ -16,7 +16,9 @@ struct vmm_agent_cbs {
     int (*connect)(void *arg, struct err *err);
     /* The body of POST /v1/hello, made anew each time (new reference), or NULL. */
     json_t *(*hello)(void *arg);
-    /* Hello was answered (again): requests can be sent. answer is borrowed. */
+    /* The body of PUT /v1/secrets, which follows hello (new reference), or NULL. */
+    json_t *(*secrets)(void *arg);
+    /* Both were answered (again): requests can be sent. answer is borrowed. */
     void (*on_ready)(const json_t *answer, void *arg);
     /* The agent refused hello: it will not get better by itself. */
     void (*on_refused)(const char *why, void *arg);

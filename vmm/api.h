@@ -16,6 +16,15 @@ void vmm_api_key_new(struct vmm_request *req);
 void vmm_api_key_list(struct vmm_request *req);
 void vmm_api_key_delete(struct vmm_request *req);
 
+/* api_secrets.c */
+void vmm_api_secret_list(struct vmm_request *req);
+void vmm_api_secret_put(struct vmm_request *req);
+void vmm_api_secret_delete(struct vmm_request *req);
+void vmm_api_secret_rotate(struct vmm_request *req);
+void vmm_api_active_list(struct vmm_request *req);
+void vmm_api_active_put(struct vmm_request *req);
+void vmm_api_active_delete(struct vmm_request *req);
+
 /* api_sessions.c */
 void vmm_api_session_new(struct vmm_request *req);
 void vmm_api_session_list(struct vmm_request *req);

@@ -20,6 +20,7 @@
 #define STATS_FIELDS_MAX 24
 #define EVENT_STATS      "sandbox.stats"
 #define ARGS_MAX         64
+#define SECRET_ID_SIZE   (VMM_OWNER_MAX + VMM_SECRET_NAME_MAX + 4) /* "x:OWNER:NAME" */
 
 /* KEYS: routes, route-changes, sandbox:L, events, idle, node-labels, sandboxes, sandboxes:OWNER.
  * ARGV: label, route, event or "", maximum of route-changes, of events, time of creation, then
@@ -59,9 +60,15 @@ static const char script_key[] =
     "redis.call('ZADD', KEYS[4], ARGV[2], ARGV[1]) "
     "return 1";
 
-/* KEYS: routes, route-changes, idle, node-labels, node-sessions, node-keys, events. ARGV: maximum
- * of route-changes, of events, event or "", "keep" (the ids that follow stay, the rest goes) or
- * "drop" (they go), then ids: "l:LABEL", "s:SESSION" and "k:HASH". */
+/* KEYS: secret:O:N, node-secrets. ARGV: "OWNER:NAME", field, value ... */
+static const char script_secret[] =
+    "for i = 2, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end "
+    "redis.call('SADD', KEYS[2], ARGV[1]) "
+    "return 1";
+
+/* KEYS: routes, route-changes, idle, node-labels, node-sessions, node-keys, events, node-secrets.
+ * ARGV: maximum of route-changes, of events, event or "", "keep" (the ids that follow stay, the
+ * rest goes) or "drop" (they go), then ids: "l:LABEL", "s:SESSION", "k:HASH" and "x:OWNER:NAME". */
 static const char script_prune[] =
     "local function forget(key, list, id) "
     "local owner = redis.call('HGET', key .. id, 'owner') "
@@ -86,6 +93,10 @@ static const char script_prune[] =
     "if (named['k:' .. k] == nil) == keep then "
     "forget('" TR_KEY_KEY "', '" TR_KEY_KEYS "', k) "
     "redis.call('SREM', KEYS[6], k) end end "
+    "for _, x in ipairs(redis.call('SMEMBERS', KEYS[8])) do "
+    "if (named['x:' .. x] == nil) == keep then "
+    "redis.call('DEL', '" TR_KEY_SECRET "' .. x) "
+    "redis.call('SREM', KEYS[8], x) end end "
     "if ARGV[3] ~= '' then "
     "redis.call('XADD', KEYS[7], 'MAXLEN', '~', ARGV[2], '*', 'event', ARGV[3]) end "
     "return 1";
@@ -108,12 +119,14 @@ struct vmm_live {
     struct tr_redis *redis;
     uv_timer_t timer; /* heartbeat; the deadline of leaving */
     char *url;        /* without password */
-    char key_node[96], key_labels[96], key_sessions[96], key_keys[96];
+    char key_node[96], key_labels[96], key_sessions[96], key_keys[96], key_secrets[96];
     bool was_up, leaving, closing;
     bool writing_back;
     char next_session[VMM_ID_LEN + 1];   /* write-back: where to go on; "" at its start */
     char next_key[VMM_KEY_HASH_LEN + 1]; /* the same of keys, which come first */
     bool keys_written;
+    const struct vmm_secret *next_secret; /* the same of secrets, which come second */
+    bool secrets_written;
     unsigned n_batch;    /* scripts of the write-back under way */
     uint64_t event_sent; /* id of the last event given to Redis */
     int n_open;
@@ -307,6 +320,31 @@ static int send_key(struct vmm_live *live, const struct vmm_key *k, tr_redis_rep
     return run(live, script_key, cb, 4, &a);
 }
 
+static int send_secret(struct vmm_live *live, const struct vmm_secret *s, tr_redis_reply_cb cb)
+{
+    struct args a = {.n = 0};
+    char key[256], id[224], updated[VMM_TIME_SIZE];
+    char *sealed = json_dumps(s->sealed, JSON_COMPACT);
+    int r;
+
+    if (sealed == NULL)
+        return UV_ENOMEM;
+    snprintf(id, sizeof(id), "%s:%s", s->owner, s->name);
+    snprintf(key, sizeof(key), "%s%s", TR_KEY_SECRET, id);
+    vmm_time_text(s->updated_ms, updated);
+    add(&a, key);
+    add(&a, live->key_secrets);
+    add(&a, id);
+    add(&a, "owner"), add(&a, s->owner);
+    add(&a, "name"), add(&a, s->name);
+    add(&a, "node"), add(&a, live->vmm->options->node);
+    add(&a, "updated_at"), add(&a, updated);
+    add(&a, "sealed"), add(&a, sealed);
+    r = run(live, script_secret, cb, 2, &a);
+    free(sealed);
+    return r;
+}
+
 static void send_event(struct vmm_live *live, const char *event)
 {
     const char *argv[] = {"XADD", TR_KEY_EVENTS, "MAXLEN", "~", "10000", "*", "event", event};
@@ -361,6 +399,7 @@ static int send_prune(struct vmm_live *live, bool keep, const char *event, const
                            live->key_sessions,
                            live->key_keys,
                            TR_KEY_EVENTS,
+                           live->key_secrets,
                            "100000",
                            "10000",
                            event,
@@ -377,7 +416,7 @@ static int send_prune(struct vmm_live *live, bool keep, const char *event, const
             argv[sizeof(fixed) / sizeof(fixed[0]) + i] = ids[i];
         for (size_t i = 0; i < n; i++)
             len[i] = strlen(argv[i]);
-        r = tr_redis_script(live->redis, script_prune, cb, live, 7, (int)n, argv, len);
+        r = tr_redis_script(live->redis, script_prune, cb, live, 8, (int)n, argv, len);
     }
     free(argv);
     free(len);
@@ -413,6 +452,17 @@ static void write_some_keys(struct vmm_live *live)
         memcpy(live->next_key, key->hash, sizeof(live->next_key));
 }
 
+/* The same of secrets. */
+static void write_some_secrets(struct vmm_live *live)
+{
+    const struct vmm_secret *secret = live->next_secret;
+
+    for (unsigned n = 0; secret != NULL && n < BATCH; secret = secret->next, n++)
+        live->n_batch += send_secret(live, secret, on_batch_reply) == 0;
+    live->secrets_written = secret == NULL;
+    live->next_secret = secret;
+}
+
 /* Up to BATCH sessions and their sandboxes; what is created meanwhile is sent by itself. */
 static void write_some(struct vmm_live *live)
 {
@@ -428,6 +478,15 @@ static void write_some(struct vmm_live *live)
         if (live->n_batch > 0)
             return;                /* the replies go on */
         if (!live->keys_written) { /* nothing could be sent: the next write-back begins anew */
+            live->writing_back = false;
+            return;
+        }
+    }
+    if (!live->secrets_written) {
+        write_some_secrets(live);
+        if (live->n_batch > 0)
+            return;
+        if (!live->secrets_written) {
             live->writing_back = false;
             return;
         }
@@ -457,8 +516,10 @@ static const char **all_ids(const struct vmm *vmm, char **text, size_t *n)
 {
     size_t n_keys = vmm->auth == NULL ? 0 : vmm_auth_n_keys(vmm->auth);
     size_t max = vmm->sessions.by_id.n_entries + vmm->sessions.by_label.n_entries;
-    const char **ids = calloc(max + n_keys + 1, sizeof(char *));
-    char *p = malloc((max + 1) * (VMM_ID_LEN + 3) + n_keys * (VMM_KEY_HASH_LEN + 3));
+    size_t n_secrets = vmm->secrets == NULL ? 0 : vmm_secrets_count(vmm->secrets);
+    const char **ids = calloc(max + n_keys + n_secrets + 1, sizeof(char *));
+    char *p = malloc((max + 1) * (VMM_ID_LEN + 3) + n_keys * (VMM_KEY_HASH_LEN + 3) +
+                     n_secrets * SECRET_ID_SIZE);
 
     *n = 0;
     *text = p;
@@ -478,6 +539,11 @@ static const char **all_ids(const struct vmm *vmm, char **text, size_t *n)
          k = k->next) {
         ids[(*n)++] = p;
         p += snprintf(p, VMM_KEY_HASH_LEN + 3, "k:%s", k->hash) + 1;
+    }
+    for (const struct vmm_secret *x = n_secrets == 0 ? NULL : vmm_secrets_first(vmm->secrets);
+         x != NULL; x = x->next) {
+        ids[(*n)++] = p;
+        p += snprintf(p, SECRET_ID_SIZE, "x:%s:%s", x->owner, x->name) + 1;
     }
     return ids;
 }
@@ -501,6 +567,8 @@ static void write_back(struct vmm_live *live)
     send_node(live);
     live->next_session[0] = live->next_key[0] = '\0';
     live->keys_written = live->vmm->auth == NULL;
+    live->next_secret = live->vmm->secrets == NULL ? NULL : vmm_secrets_first(live->vmm->secrets);
+    live->secrets_written = live->next_secret == NULL;
     live->writing_back = true;
     if (live->n_batch == 0) /* else the replies of an earlier one go on with it */
         write_some(live);
@@ -605,6 +673,8 @@ int vmm_live_open(struct vmm *vmm, const char *url, struct vmm_live **out, struc
     snprintf(live->key_sessions, sizeof(live->key_sessions), "%s%s", TR_KEY_NODE_SESSIONS,
              vmm->options->node);
     snprintf(live->key_keys, sizeof(live->key_keys), "%s%s", TR_KEY_NODE_KEYS, vmm->options->node);
+    snprintf(live->key_secrets, sizeof(live->key_secrets), "%s%s", TR_KEY_NODE_SECRETS,
+             vmm->options->node);
     r = tr_redis_open(vmm->loop, url, &cbs, live, &live->redis, err);
     if (r != 0) {
         free(live->url);
@@ -779,6 +849,28 @@ void vmm_live_key_gone(struct vmm *vmm, const char *hash)
     snprintf(text, sizeof(text), "k:%s", hash);
     if (send_prune(vmm->live, false, "", &id, 1, on_reply) != 0)
         log_error("an API key that was deleted could not be removed from redis");
+}
+
+void vmm_live_secret(struct vmm *vmm, const struct vmm_secret *secret)
+{
+    if (secret != NULL && usable(vmm->live))
+        (void)send_secret(vmm->live, secret, on_reply);
+}
+
+void vmm_live_secret_gone(struct vmm *vmm, const struct vmm_secret *secret)
+{
+    char id[SECRET_ID_SIZE];
+    const char *ids[] = {id};
+
+    if (vmm->live == NULL)
+        return;
+    if (vmm->live->next_secret == secret)
+        vmm->live->next_secret = secret->next;
+    if (!usable(vmm->live))
+        return;
+    snprintf(id, sizeof(id), "x:%s:%s", secret->owner, secret->name);
+    if (send_prune(vmm->live, false, "", ids, 1, on_reply) != 0)
+        log_error("a secret that was deleted could not be removed from redis");
 }
 
 static void send_stats(struct vmm_live *live, const char *label, const json_t *sample)

@@ -34,6 +34,9 @@ void vmm_live_session_gone(struct vmm *vmm, const struct vmm_session *session);
 /* An API key was made, or deleted. */
 void vmm_live_key(struct vmm *vmm, const struct vmm_key *key);
 void vmm_live_key_gone(struct vmm *vmm, const char *hash);
+/* A secret was set, or is about to be deleted. Only what is sealed is written. */
+void vmm_live_secret(struct vmm *vmm, const struct vmm_secret *secret);
+void vmm_live_secret_gone(struct vmm *vmm, const struct vmm_secret *secret);
 /* A sample of a sandbox's figures (borrowed): an event, of which the last one of each sandbox is
  * kept, and in Redis an entry of its numbers in the sandbox's series, but none in the events. */
 void vmm_live_stats(struct vmm *vmm, const struct vmm_sandbox *sb, const json_t *sample);

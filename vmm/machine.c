@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "transom/config.h"
 #include "transom/log.h"
+#include "vmm/active.h"
 #include "vmm/api.h"
 #include "vmm/file.h"
 #include "vmm/image.h"
@@ -343,6 +344,11 @@ static int agent_connect(void *arg, struct err *err)
     return m->ms->driver->channel(m->vm, err);
 }
 
+static void no_more(void *arg)
+{
+    (void)arg;
+}
+
 static json_t *net_json(const struct vmm_machine *m)
 {
     if (!m->attached)
@@ -376,6 +382,14 @@ static json_t *agent_hello(void *arg)
     return out;
 }
 
+static json_t *agent_secrets(void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    m->secrets_version = m->sb->session->secrets_version;
+    return vmm_active_body(m->ms->vmm, m->sb->session);
+}
+
 static void agent_ready(const json_t *answer, void *arg)
 {
     struct vmm_machine *m = arg;
@@ -384,6 +398,8 @@ static void agent_ready(const json_t *answer, void *arg)
     struct err err = {0};
 
     log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
+    if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
+        vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
     if (m->up || m->stopping)
         return;
     m->up = true;
@@ -433,6 +449,7 @@ int machine_open_agent(struct vmm_machine *m)
 {
     static const struct vmm_agent_cbs cbs = {.connect = agent_connect,
                                              .hello = agent_hello,
+                                             .secrets = agent_secrets,
                                              .on_ready = agent_ready,
                                              .on_refused = agent_refused,
                                              .on_event = agent_event};

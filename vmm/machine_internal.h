@@ -36,6 +36,7 @@ struct vmm_machine {
     struct vm *vm;   /* from start until on_start failed, on_exit or release */
     bool vm_running; /* on_start was good */
     struct vmm_agent *agent;
+    uint64_t secrets_version; /* of what the agent was sent last at its hello */
     bool agent_closing;
     bool up;            /* the sandbox was told */
     bool stopping;      /* on the way down: go_down() after each callback */

@@ -3,6 +3,7 @@
  * ready. Path down (a signal, or a fault on the way up): sockets -> machines -> live view -> Redis.
  * Machines are adopted before the live view opens, so that it never says "asleep" of one that
  * runs. */
+#include "vmm/active.h"
 #include "vmm/manager.h"
 
 #include <errno.h>
@@ -203,6 +204,10 @@ static int open_records(struct manager *m, struct err *err)
     r = vmm_preview_master_open(o->state_dir, m->vmm.preview_master, err);
     if (r != 0)
         return r;
+    snprintf(dir, sizeof(dir), "%s/secrets", o->state_dir);
+    r = vmm_secrets_open(dir, o->state_dir, &m->vmm.secrets, err);
+    if (r != 0)
+        return r;
     m->vmm.sessions.ops = &vmm_machine_ops;
     m->vmm.sessions.ops_arg = &m->vmm;
     m->vmm.sessions.vcpus = o->vcpus;
@@ -210,7 +215,10 @@ static int open_records(struct manager *m, struct err *err)
     m->vmm.sessions.disk_mb = o->disk_mb;
     m->vmm.sessions.start_timeout_ms = o->start_timeout_ms;
     snprintf(dir, sizeof(dir), "%s/sessions", o->state_dir);
-    return vmm_sessions_open(&m->vmm.sessions, dir, err);
+    r = vmm_sessions_open(&m->vmm.sessions, dir, err);
+    if (r == 0)
+        vmm_active_hide(&m->vmm);
+    return r;
 }
 
 static void resume_deletions(struct manager *m)
@@ -356,6 +364,8 @@ int vmm_manager_run(const struct tr_config *config)
     status = m->status;
     vmm_sessions_close(&m->vmm.sessions);
     vmm_events_fini(&m->vmm.events);
+    vmm_active_fini(&m->vmm);
+    vmm_secrets_free(m->vmm.secrets);
     vmm_auth_free(m->vmm.auth);
     explicit_bzero(m->vmm.preview_master, sizeof(m->vmm.preview_master));
     if (m->run_lock >= 0)

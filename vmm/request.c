@@ -25,6 +25,8 @@ void vmm_request_unref(struct vmm_request *req)
     for (size_t i = 0; i < req->n_params; i++)
         free(req->params[i]);
     json_decref(req->body);
+    if (req->raw != NULL)
+        explicit_bzero(req->raw, req->raw_size); /* may have been a secret */
     free(req->raw);
     free(req->path);
     free(req->query);

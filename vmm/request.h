@@ -38,7 +38,7 @@ struct vmm_request {
     struct vmm_session *session; /* of {s}; borrowed, looked up right before the handler runs */
     struct vmm_sandbox *sandbox; /* of {n}; likewise: do not keep */
     json_t *body;                /* JSON bodies: the object, an empty one for no body */
-    char *raw;                   /* and its bytes */
+    char *raw;                   /* and its bytes; raw bodies: these alone */
     size_t raw_len, raw_size;
     char allow[64];       /* 405: the methods that this path has */
     bool from_gateway;    /* the gateway asks for itself, not for a client; set before routing */

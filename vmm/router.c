@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "vmm/api.h"
+#include "vmm/secret.h"
 
 #define S "/v1/sessions/{s}"
 #define N S "/sandboxes/{n}"
@@ -77,6 +78,7 @@ static const struct vmm_member signal_members[] = {
         .handle = vmm_api_##handler_, __VA_ARGS__                                                  \
     }
 #define MEMBERS(m) .members = m##_members
+#define RAW_MAX(n) .raw_max = n
 #define EMPTY(e)   .asleep = VMM_ASLEEP_EMPTY, .empty = e
 #define ABSENT     .asleep = VMM_ASLEEP_404
 #define GONE       .asleep = VMM_ASLEEP_204
@@ -95,10 +97,19 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    "/v1/keys",                ADMIN,   NONE,   key_list),
     AT("DELETE", "/v1/keys/{id}",           ADMIN,   NONE,   key_delete),
 
+    AT("GET",    "/v1/secrets",             READ,    NONE,   secret_list),
+    AT("POST",   "/v1/secrets/rotate-key",  ADMIN,   NONE,   secret_rotate),
+    AT("PUT",    "/v1/secrets/{name}",      SESSION, RAW,    secret_put, RAW_MAX(VMM_SECRET_VALUE_MAX)),
+    AT("DELETE", "/v1/secrets/{name}",      SESSION, NONE,   secret_delete),
+
     AT("POST",   "/v1/sessions",            SESSION, JSON,   session_new, MEMBERS(session)),
     AT("GET",    "/v1/sessions",            READ,    NONE,   session_list),
     AT("GET",    S,                         READ,    NONE,   session_get),
     AT("DELETE", S,                         SESSION, NONE,   session_delete),
+
+    AT("GET",    S "/secrets",              READ,    NONE,   active_list),
+    AT("PUT",    S "/secrets/{name}",       SESSION, NONE,   active_put),
+    AT("DELETE", S "/secrets/{name}",       SESSION, NONE,   active_delete),
 
     AT("GET",    S "/sandboxes",            READ,    NONE,   sandbox_list),
     AT("GET",    N,                         READ,    NONE,   sandbox_get),

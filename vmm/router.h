@@ -9,6 +9,7 @@
 enum vmm_body {
     VMM_BODY_NONE,   /* a body is read and dropped */
     VMM_BODY_JSON,   /* the handler runs when the whole object is there */
+    VMM_BODY_RAW,    /* the handler runs when all bytes, raw_max at most, are there */
     VMM_BODY_STREAM, /* the handler runs at once and takes the bytes as they come */
 };
 
@@ -33,6 +34,7 @@ struct vmm_endpoint {
     enum vmm_body body;
     void (*handle)(struct vmm_request *req);
     const struct vmm_member *members; /* VMM_BODY_JSON; ends with a NULL name; may be NULL */
+    size_t raw_max;                   /* VMM_BODY_RAW */
     enum vmm_asleep asleep;           /* agent-backed */
     const char *empty;                /* VMM_ASLEEP_EMPTY: the answer */
     bool activity;                    /* it counts for the idle rule */

@@ -257,6 +257,11 @@ const struct vmm_secret *vmm_secrets_first(const struct vmm_secrets *s)
     return s->first;
 }
 
+size_t vmm_secrets_count(const struct vmm_secrets *s)
+{
+    return s->by_id.n_entries;
+}
+
 /* What a sealed record is bound to: moved to another owner or name it does not open. */
 static void make_context(const struct vmm_secret *secret, char context[ID_SIZE + 16])
 {

@@ -42,6 +42,7 @@ const struct vmm_secret *vmm_secret_find(const struct vmm_secrets *s, const char
                                          const char *name);
 /* All of all owners, by next; borrowed until one is set or deleted. */
 const struct vmm_secret *vmm_secrets_first(const struct vmm_secrets *s);
+size_t vmm_secrets_count(const struct vmm_secrets *s);
 /* *value: new, with a NUL behind it; wipe it before it is freed. */
 TR_MUST_CHECK int vmm_secret_value(const struct vmm_secrets *s, const struct vmm_secret *secret,
                                    uint8_t **value, size_t *len, struct err *err);

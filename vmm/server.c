@@ -130,14 +130,17 @@ static void parse_body(struct vmm_request *req)
 
 static void take_body(struct vmm_request *req, const uint8_t *data, size_t len)
 {
-    size_t max = (size_t)req->vmm->options->max_json_bytes;
+    bool is_json = req->endpoint->body == VMM_BODY_JSON;
+    size_t max = is_json ? (size_t)req->vmm->options->max_json_bytes : req->endpoint->raw_max;
 
     if (len > max - req->raw_len) {
-        vmm_reply_error(req, 413, "the body is longer than %zu bytes (vmm.max_json_bytes)", max);
+        vmm_reply_error(req, 413, "the body is longer than %zu bytes%s", max,
+                        is_json ? " (vmm.max_json_bytes)" : "");
         return;
     }
     if (req->raw_len + len > req->raw_size) {
-        size_t size = req->raw_size ? req->raw_size : 1024;
+        /* Raw bodies never move: no copy of a secret is left behind. */
+        size_t size = req->raw_size ? req->raw_size : is_json ? 1024 : max;
         char *grown;
 
         while (size < req->raw_len + len)
@@ -166,7 +169,7 @@ static void on_data(struct tr_h2_stream *st, const uint8_t *data, size_t len, vo
         vmm_request_drop(req, len);
         return;
     }
-    if (req->endpoint->body == VMM_BODY_JSON)
+    if (req->endpoint->body == VMM_BODY_JSON || req->endpoint->body == VMM_BODY_RAW)
         take_body(req, data, len);
     tr_h2_stream_consume(st, len);
 }
@@ -182,6 +185,9 @@ static void on_end(struct tr_h2_stream *st, const struct tr_h2_head *trailers, v
             req->cbs->on_end(req, trailers);
     } else if (!req->answered && req->endpoint->body == VMM_BODY_JSON) {
         parse_body(req);
+    } else if (!req->answered && req->endpoint->body == VMM_BODY_RAW) {
+        req->deadline_ms = 0;
+        vmm_server_dispatch(req);
     }
 }
 
@@ -296,10 +302,14 @@ static void begin(struct vmm_request *req, const struct connection *c)
         }
         free(query);
     }
-    if (e->body != VMM_BODY_JSON) {
+    if (e->body != VMM_BODY_JSON && e->body != VMM_BODY_RAW) {
         vmm_server_dispatch(req);
         return;
     }
+    req->deadline_ms = uv_now(req->vmm->loop) + BODY_TIMEOUT_MS;
+    /* on_end() follows also when there is no body. */
+    if (e->body == VMM_BODY_RAW)
+        return;
     if (req->has_body && !is_json_type(tr_h2_head_get(req->head, "content-type"))) {
         vmm_reply_error(req, 415, "the body must be application/json");
         return;
@@ -310,8 +320,6 @@ static void begin(struct vmm_request *req, const struct connection *c)
                         (long long)req->vmm->options->max_json_bytes);
         return;
     }
-    req->deadline_ms = uv_now(req->vmm->loop) + BODY_TIMEOUT_MS;
-    /* on_end() follows also when there is no body. */
 }
 
 static void on_request(struct tr_h2 *h2, struct tr_h2_stream *st, const struct tr_h2_head *head,

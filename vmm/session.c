@@ -27,15 +27,17 @@ static void free_session(struct vmm_session *session)
         vmm_preview_fini(&sb->preview);
         free(sb);
     }
+    json_decref(session->secrets);
     free(session);
 }
 
-static int save_session(struct vmm_sessions *s, const struct vmm_session *session, struct err *err)
+int vmm_session_save(struct vmm_sessions *s, const struct vmm_session *session, struct err *err)
 {
     char dir[VMM_PATH_SIZE];
-    json_t *record = json_pack("{si, ss, ss, ss, sI, sb}", "v", 1, "id", session->id, "owner",
+    json_t *record = json_pack("{si, ss, ss, ss, sI, sb, sO}", "v", 1, "id", session->id, "owner",
                                session->owner, "name", session->name, "created_ms",
-                               (json_int_t)session->created_ms, "deleting", session->deleting);
+                               (json_int_t)session->created_ms, "deleting", session->deleting,
+                               "secrets", session->secrets);
     int r;
 
     if (record == NULL)
@@ -218,6 +220,23 @@ static int each_entry(const char *dir, const char *suffix, size_t max,
     return r;
 }
 
+/* Records of before there were secrets have none. */
+static int parse_secrets(const json_t *record, struct vmm_session *session, struct err *err)
+{
+    json_t *list = json_object_get(record, "secrets"), *name;
+    size_t i;
+
+    session->secrets = json_array();
+    if (session->secrets == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    json_array_foreach(list, i, name)
+    {
+        if (!json_is_string(name) || json_array_append(session->secrets, name) != 0)
+            return tr_err_set(err, -EBADMSG, "member \"secrets\" is not a list of names");
+    }
+    return 0;
+}
+
 static int parse_session(const json_t *record, struct vmm_session *session, struct err *err)
 {
     int r = get_text(record, "id", session->id, sizeof(session->id), err);
@@ -232,7 +251,7 @@ static int parse_session(const json_t *record, struct vmm_session *session, stru
         (!tr_label_valid(session->id, strlen(session->id)) || !vmm_owner_valid(session->owner)))
         r = tr_err_set(err, -EBADMSG, "id or owner has a wrong form");
     session->deleting = json_is_true(json_object_get(record, "deleting"));
-    return r;
+    return r == 0 ? parse_secrets(record, session, err) : r;
 }
 
 static int load_session(struct vmm_sessions *s, struct vmm_session *unused, const char *dir,
@@ -259,7 +278,7 @@ static int load_session(struct vmm_sessions *s, struct vmm_session *unused, cons
     if (r == 0 && strcmp(id, session->id) != 0)
         r = tr_err_set(&why, -EBADMSG, "the record's id is not its folder's name");
     if (r != 0) {
-        free(session);
+        free_session(session);
         /* A folder without its record is a creation that was cut off: nothing was promised. */
         if (r == -ENOENT)
             return vmm_file_remove_tree(dir, err);
@@ -357,8 +376,11 @@ int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
                           VMM_SESSIONS_MAX);
     session = calloc(1, sizeof(*session));
     sb = calloc(1, sizeof(*sb));
-    if (session == NULL || sb == NULL) {
-        free(session);
+    if (session != NULL)
+        session->secrets = json_array();
+    if (session == NULL || sb == NULL || session->secrets == NULL) {
+        if (session != NULL)
+            free_session(session);
         free(sb);
         return tr_err_set(err, -ENOMEM, "out of memory");
     }
@@ -381,7 +403,7 @@ int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
     if (r == 0)
         r = vmm_sandbox_save(s, sb, err);
     if (r == 0)
-        r = save_session(s, session, err);
+        r = vmm_session_save(s, session, err);
     if (r == 0 && link_session(s, session) != 0)
         r = tr_err_set(err, -ENOMEM, "out of memory");
     if (r != 0) {
@@ -434,7 +456,7 @@ int vmm_session_mark_deleting(struct vmm_sessions *s, struct vmm_session *sessio
     if (session->deleting)
         return 0;
     session->deleting = true;
-    r = save_session(s, session, err);
+    r = vmm_session_save(s, session, err);
     if (r != 0) {
         session->deleting = false;
         return r;

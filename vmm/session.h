@@ -17,7 +17,9 @@ struct vmm_session {
     char owner[VMM_OWNER_MAX + 1];
     char name[VMM_SESSION_NAME_MAX + 1];
     int64_t created_ms;
-    bool deleting; /* kept on disk too: a deletion is finished after a crash */
+    json_t *secrets;          /* names of those that are active; array */
+    uint64_t secrets_version; /* grows with each change of them or of their values */
+    bool deleting;            /* kept on disk too: a deletion is finished after a crash */
     struct vmm_sandbox *sandboxes;
     struct vmm_session *prev, *next; /* in the order of creation */
 };
@@ -62,6 +64,9 @@ TR_MUST_CHECK int vmm_session_remove(struct vmm_sessions *s, struct vmm_session 
                                      struct err *err);
 /* Free what was removed. From the loop only. */
 void vmm_sessions_reap(struct vmm_sessions *s);
+/* Keep a session's record. */
+TR_MUST_CHECK int vmm_session_save(struct vmm_sessions *s, const struct vmm_session *session,
+                                   struct err *err);
 /* Keep a sandbox's record. */
 TR_MUST_CHECK int vmm_sandbox_save(struct vmm_sessions *s, const struct vmm_sandbox *sb,
                                    struct err *err);

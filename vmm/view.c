@@ -52,6 +52,7 @@ json_t *vmm_view_session(const struct vmm *vmm, const struct vmm_session *sessio
         }
     }
     vmm_time_text(session->created_ms, created);
-    return json_pack("{ss, ss, ss, ss, sb, so}", "id", session->id, "name", session->name, "owner",
-                     session->owner, "created_at", created, "persist", 0, "sandboxes", sandboxes);
+    return json_pack("{ss, ss, ss, ss, sb, sO, so}", "id", session->id, "name", session->name,
+                     "owner", session->owner, "created_at", created, "persist", 0, "secrets",
+                     session->secrets, "sandboxes", sandboxes);
 }

@@ -7,8 +7,10 @@
 #include "vmm/auth.h"
 #include "vmm/events.h"
 #include "vmm/options.h"
+#include "vmm/secret.h"
 #include "vmm/session.h"
 
+struct vmm_hidden;
 struct vmm_live;
 struct vmm_node;
 struct vmm_machines;
@@ -26,6 +28,8 @@ struct vmm {
     const struct vmm_options *options;
     const struct vmm_node *node;
     struct vmm_auth *auth;
+    struct vmm_secrets *secrets; /* NULL in tests without them */
+    struct vmm_hidden *hidden;   /* of active.c: values that our log hides */
     struct vmm_sessions sessions;
     uint8_t preview_master[TR_ROUTE_KEY_SIZE]; /* see preview_key.h */
     struct vmm_events events;

@@ -31,7 +31,7 @@
 #define TR_KEY_SESSION       "transom:session:"
 #define TR_KEY_KEY           "transom:key:"
 #define TR_KEY_NODE          "transom:node:"
-#define TR_KEY_SECRET        "transom:secret:" /* OWNER:NAME, ciphertext; not written yet */
+#define TR_KEY_SECRET        "transom:secret:" /* OWNER:NAME, sealed: of no use without the key file */
 /* stats:LABEL: a stream with an entry for each sample, whose fields are the numbers of the API's
  * "stats". A stream, since an entry's id is the sample's time: a chart asks for a range of it
  * (XRANGE) and is told of the next one (XREAD); the length is bounded in the same command; and
@@ -45,6 +45,7 @@
 #define TR_KEY_NODE_LABELS   "transom:node-labels:"
 #define TR_KEY_NODE_SESSIONS "transom:node-sessions:"
 #define TR_KEY_NODE_KEYS     "transom:node-keys:"
+#define TR_KEY_NODE_SECRETS  "transom:node-secrets:"
 #define TR_ROUTE_CHANGES_MAX 100000
 #define TR_EVENTS_MAX        10000
 

@@ -28,7 +28,7 @@ struct cli {
     const char *session, *sandbox;
     /* single commands */
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
-    const char *protocol, *port, *path, *expires;
+    const char *protocol, *port, *path, *expires, *file;
     struct cli_list env, scopes;
     bool interactive, detach, yes, host, curl, keep;
     bool strip, wake, no_wake, embed, no_embed, revoke;
@@ -146,6 +146,12 @@ int cmd_access_show(struct cli *cli, int argc, char **argv);
 int cmd_access_public(struct cli *cli, int argc, char **argv);
 int cmd_access_private(struct cli *cli, int argc, char **argv);
 int cmd_share(struct cli *cli, int argc, char **argv);
+int cmd_secret_set(struct cli *cli, int argc, char **argv);
+int cmd_secret_list(struct cli *cli, int argc, char **argv);
+int cmd_secret_delete(struct cli *cli, int argc, char **argv);
+int cmd_secret_activate(struct cli *cli, int argc, char **argv);
+int cmd_secret_deactivate(struct cli *cli, int argc, char **argv);
+int cmd_secret_rotate(struct cli *cli, int argc, char **argv);
 int cmd_node(struct cli *cli, int argc, char **argv);
 int cmd_version(struct cli *cli, int argc, char **argv);
 int cmd_key_create(struct cli *cli, int argc, char **argv);

@@ -90,6 +90,16 @@ static const struct cli_option key_options[] = {
      AT(scopes)},
     END,
 };
+static const struct cli_option secret_options[] = {
+    {0, "file", "FILE", "take the value from this file, as it is", CLI_TEXT, AT(file)},
+    END,
+};
+static const struct cli_option session_options[] = {
+    {'s', "session", "SESSION",
+     "id or unique name (default TRANSOM_SESSION, else the only session there is)", CLI_TEXT,
+     AT(session)},
+    END,
+};
 static const struct cli_option events_options[] = {
     {0, "since", "ID", "begin after this event", CLI_TEXT, AT(since)},
     END,
@@ -110,6 +120,8 @@ OPTIONS(of_share, share_options, cli_sandbox_options, );
 OPTIONS(of_reset, reset_options, cli_sandbox_options, );
 OPTIONS(of_key, key_options, );
 OPTIONS(of_events, events_options, );
+OPTIONS(of_secret, secret_options, );
+OPTIONS(of_session, session_options, );
 
 const struct cli_command cli_commands[] = {
     {"session new", "[NAME]", "create a session and print its id", NULL, common, 0, 1,
@@ -181,6 +193,23 @@ const struct cli_command cli_commands[] = {
     {"sandbox stop", "[NAME]", "stop a sandbox", NULL, on_sandbox, 0, 1, cmd_sandbox_stop},
     {"sandbox reset", "[NAME]", "replace a sandbox by a fresh one; what ran in it ends", NULL,
      of_reset, 0, 1, cmd_sandbox_reset},
+    {"secret set", "NAME", "set a secret: from --file, standard input or a prompt",
+     "A secret is an environment variable of sessions that activated it, hidden in all output.\n"
+     "It is never given on the command line. A line end at the end of standard input is left "
+     "out.\n"
+     "Sessions that have it active get the new value.",
+     of_secret, 1, 1, cmd_secret_set},
+    {"secret list", "", "list the names of your secrets", NULL, common, 0, 0, cmd_secret_list},
+    {"secret delete", "NAME...", "delete secrets; they end in every session first", NULL, common, 1,
+     99, cmd_secret_delete},
+    {"secret activate", "NAME...", "make secrets variables of what a session starts from now on",
+     "Windows that are open already get them for what is run in them. Values of less than 8 bytes\n"
+     "cannot be hidden in output.",
+     of_session, 1, 99, cmd_secret_activate},
+    {"secret deactivate", "NAME...", "take secrets away from what a session starts from now on",
+     "What runs already keeps them until it ends.", of_session, 1, 99, cmd_secret_deactivate},
+    {"secret rotate-key", "", "seal all secrets of the node by a new key", NULL, common, 0, 0,
+     cmd_secret_rotate},
     {"events", "", "show what happens to your sessions, as it happens", NULL, of_events, 0, 0,
      cmd_events},
     {"key create", "OWNER", "create an API key; it is shown this once", NULL, of_key, 1, 1,

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+#include "vmm/active.h"
+
+#include <errno.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include "transom/log.h"
+#include "transom/mask.h"
+#include "vmm/agent_client.h"
+#include "vmm/machine.h"
+#include "vmm/secret.h"
+
+#define ALL_VALUES_MAX (4 * VMM_SECRET_VALUE_MAX) /* of one session; as the masker takes */
+
+/* A value that our log hides. */
+struct vmm_hidden {
+    struct vmm_hidden *next;
+    size_t len;
+    char value[];
+};
+
+static bool find(const struct vmm_session *session, const char *name, size_t *at)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(session->secrets, i, item)
+    {
+        if (strcmp(json_string_value(item), name) == 0) {
+            *at = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool vmm_active_has(const struct vmm_session *session, const char *name)
+{
+    size_t at;
+
+    return find(session, name, &at);
+}
+
+/* Bytes of all values that are active and of one more. */
+static int check_size(struct vmm *vmm, const struct vmm_session *session, const char *more,
+                      struct err *err)
+{
+    size_t total = 0, i, n = json_array_size(session->secrets);
+
+    if (n >= VMM_ACTIVE_MAX)
+        return tr_err_set(err, -EDQUOT, "%d secrets are active in this session already",
+                          VMM_ACTIVE_MAX);
+    for (i = 0; i <= n; i++) {
+        const char *name = i < n ? json_string_value(json_array_get(session->secrets, i)) : more;
+        const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, name);
+        uint8_t *value;
+        size_t len;
+        int r;
+
+        if (secret == NULL)
+            continue;
+        r = vmm_secret_value(vmm->secrets, secret, &value, &len, i < n ? NULL : err);
+        if (r != 0 && i == n)
+            return r;
+        if (r != 0)
+            continue;
+        explicit_bzero(value, len);
+        free(value);
+        total += len;
+    }
+    if (total > ALL_VALUES_MAX)
+        return tr_err_set(err, -EDQUOT,
+                          "the values of a session's secrets are at most %d bytes long "
+                          "together",
+                          ALL_VALUES_MAX);
+    return 0;
+}
+
+int vmm_active_set(struct vmm *vmm, struct vmm_session *session, const char *name, bool active,
+                   struct err *err)
+{
+    size_t at = 0;
+    int r;
+
+    if (find(session, name, &at) == active)
+        return 0;
+    if (active) {
+        r = check_size(vmm, session, name, err);
+        if (r != 0)
+            return r;
+        at = json_array_size(session->secrets);
+        if (json_array_append_new(session->secrets, json_string(name)) != 0)
+            return tr_err_set(err, -ENOMEM, "out of memory");
+    } else {
+        (void)json_array_remove(session->secrets, at);
+    }
+    r = vmm_session_save(&vmm->sessions, session, err);
+    if (r != 0) { /* as it was */
+        if (active)
+            (void)json_array_remove(session->secrets, at);
+        else
+            (void)json_array_append_new(session->secrets, json_string(name));
+        return r;
+    }
+    session->secrets_version++;
+    return 0;
+}
+
+/* {"name","value_b64"}, or NULL. */
+static json_t *item_of(struct vmm *vmm, const struct vmm_session *session, const char *name)
+{
+    const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, name);
+    struct err err = {0};
+    unsigned char *text;
+    uint8_t *value;
+    json_t *item;
+    size_t len;
+
+    if (secret == NULL)
+        return json_null();
+    if (vmm_secret_value(vmm->secrets, secret, &value, &len, &err) != 0) {
+        log_error("session=%s: %s", session->id, err.msg);
+        return json_null();
+    }
+    text = malloc(len * 4 / 3 + 5);
+    if (text != NULL)
+        EVP_EncodeBlock(text, value, (int)len);
+    item = text == NULL ? NULL : json_pack("{ss, ss}", "name", name, "value_b64", (char *)text);
+    if (text != NULL)
+        explicit_bzero(text, len * 4 / 3);
+    free(text);
+    explicit_bzero(value, len);
+    free(value);
+    return item;
+}
+
+json_t *vmm_active_body(struct vmm *vmm, const struct vmm_session *session)
+{
+    json_t *list = json_array(), *name, *item;
+    size_t i;
+
+    json_array_foreach(session->secrets, i, name)
+    {
+        item = item_of(vmm, session, json_string_value(name));
+        if (json_is_null(item))
+            continue;
+        if (item == NULL || json_array_append_new(list, item) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    }
+    return list == NULL ? NULL : json_pack("{so}", "secrets", list);
+}
+
+/* ---- sending ---- */
+
+struct push {
+    unsigned n; /* answers awaited, and one while we send */
+    vmm_active_cb cb;
+    void *arg;
+};
+
+static void push_step(struct push *p)
+{
+    if (--p->n > 0)
+        return;
+    p->cb(p->arg);
+    free(p);
+}
+
+static void on_pushed(int status, const json_t *reply, void *arg)
+{
+    const char *why = json_string_value(json_object_get(reply, "message"));
+
+    if (status != 204) /* a broken channel: it comes with the next hello */
+        log_warn("secrets were not taken by a machine: %d %.200s", status, why != NULL ? why : "");
+    push_step(arg);
+}
+
+void vmm_active_push(struct vmm *vmm, struct vmm_session *session, vmm_active_cb cb, void *arg)
+{
+    struct push *p = calloc(1, sizeof(*p));
+    json_t *body = vmm_active_body(vmm, session);
+
+    if (p == NULL || body == NULL) {
+        log_error("session=%s: secrets were not sent: out of memory", session->id);
+        free(p);
+        json_decref(body);
+        cb(arg);
+        return;
+    }
+    p->n = 1;
+    p->cb = cb;
+    p->arg = arg;
+    for (const struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next) {
+        struct vmm_agent *agent = vmm->machines == NULL ? NULL : vmm_machine_agent(sb);
+
+        if (agent == NULL || vmm_agent_session(agent) == NULL)
+            continue;
+        p->n++;
+        if (vmm_agent_call(agent, "PUT", "/v1/secrets", body, on_pushed, p) != 0)
+            p->n--;
+    }
+    json_decref(body);
+    push_step(p);
+}
+
+/* ---- our log ---- */
+
+static void forget(struct vmm *vmm)
+{
+    struct vmm_hidden *h;
+
+    while ((h = vmm->hidden) != NULL) {
+        vmm->hidden = h->next;
+        tr_log_secret_remove(h->value, h->len);
+        explicit_bzero(h->value, h->len);
+        free(h);
+    }
+}
+
+static void hide(struct vmm *vmm, const void *value, size_t len)
+{
+    struct vmm_hidden *h;
+
+    if (!tr_mask_covers(value, len))
+        return;
+    h = malloc(sizeof(*h) + len);
+    if (h == NULL || tr_log_secret_add(value, len) != 0) {
+        free(h);
+        log_error("a secret cannot be hidden from the log: out of memory");
+        return;
+    }
+    memcpy(h->value, value, len);
+    h->len = len;
+    h->next = vmm->hidden;
+    vmm->hidden = h;
+}
+
+/* Whole, and line by line: the log has one line for each entry. */
+static void hide_lines(struct vmm *vmm, const uint8_t *value, size_t len)
+{
+    const uint8_t *end = value + len, *nl;
+
+    for (; value < end; value = nl + 1) {
+        nl = memchr(value, '\n', (size_t)(end - value));
+        if (nl == NULL)
+            nl = end;
+        hide(vmm, value, (size_t)(nl - value));
+    }
+}
+
+void vmm_active_hide(struct vmm *vmm)
+{
+    forget(vmm);
+    for (const struct vmm_session *s = vmm->sessions.first; s != NULL; s = s->next) {
+        json_t *name;
+        size_t i;
+
+        json_array_foreach(s->secrets, i, name)
+        {
+            const struct vmm_secret *secret =
+                vmm_secret_find(vmm->secrets, s->owner, json_string_value(name));
+            uint8_t *value;
+            size_t len;
+
+            if (secret == NULL || vmm_secret_value(vmm->secrets, secret, &value, &len, NULL) != 0)
+                continue;
+            hide_lines(vmm, value, len);
+            explicit_bzero(value, len);
+            free(value);
+        }
+    }
+}
+
+void vmm_active_fini(struct vmm *vmm)
+{
+    forget(vmm);
+}
