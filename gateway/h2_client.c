@@ -365,9 +365,8 @@ static int on_begin_frame(nghttp2_session *ng, const nghttp2_frame_hd *hd, void 
     case NGHTTP2_RST_STREAM: /* counted as such */
         noise = false;
         break;
-    case NGHTTP2_DATA:
-        noise = stream_of(ng, hd->stream_id) == NULL ||
-                (hd->length == 0 && (hd->flags & NGHTTP2_FLAG_END_STREAM) == 0);
+    case NGHTTP2_DATA: /* empty ones: see on_frame_recv() */
+        noise = stream_of(ng, hd->stream_id) == NULL;
         break;
     case NGHTTP2_PRIORITY: /* nghttp2 does not look at them any more */
         if (hd->stream_id == 0)
@@ -397,6 +396,8 @@ static int on_frame_recv(nghttp2_session *ng, const nghttp2_frame *frame, void *
         gw_h2_head_drop(c);
         break;
     case NGHTTP2_DATA:
+        if (!end && frame->hd.length <= frame->data.padlen && !gw_h2_count_noise(c))
+            return gw_h2_fail(c, NGHTTP2_ENHANCE_YOUR_CALM, "flood of frames");
         if (s != NULL && end)
             gw_h2_stream_ended(s);
         break;
@@ -486,6 +487,16 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
     return 0;
 }
 
+/* Frames of unknown types are announced like others, and dropped here. */
+static int on_extension(nghttp2_session *ng, void **payload, const nghttp2_frame_hd *hd, void *arg)
+{
+    (void)ng;
+    (void)payload;
+    (void)hd;
+    (void)arg;
+    return NGHTTP2_ERR_CANCEL;
+}
+
 /* Start and end */
 
 static nghttp2_session_callbacks *callbacks;
@@ -503,6 +514,7 @@ static void make_callbacks(void)
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, on_data_chunk);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, on_stream_close);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, on_frame_send);
+    nghttp2_session_callbacks_set_unpack_extension_callback(callbacks, on_extension);
     nghttp2_session_callbacks_set_send_data_callback(callbacks, gw_h2_send_body);
 }
 
@@ -528,6 +540,8 @@ static int make_session(struct gw_h2_client *c)
     nghttp2_option_set_max_send_header_block_length(option, 2 * o->limits.head_bytes + 65536);
     nghttp2_option_set_max_continuations(option, o->limits.head_bytes / 16384 + 8);
     nghttp2_option_set_max_outbound_ack(option, 500);
+    for (unsigned type = NGHTTP2_CONTINUATION + 1; type <= UINT8_MAX; type++)
+        nghttp2_option_set_user_recv_extension_type(option, (uint8_t)type);
     r = nghttp2_session_server_new2(&c->ng, callbacks, c, option);
     nghttp2_option_del(option);
     if (r == 0)

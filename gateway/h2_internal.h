@@ -99,6 +99,7 @@ struct gw_h2_stream {
     /* Request body */
     struct gw_buf *in;       /* what the back has not taken yet; its window was not given back */
     struct gw_buf *trailers; /* as collected; NULL: none */
+    uint64_t window_from;    /* x->bytes_in when timer was started for the client's body */
     bool remote_ended;       /* END_STREAM came */
     bool end_passed;         /* the back was told, or needs not be */
     bool blocked;            /* the back is full */

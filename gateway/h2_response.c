@@ -258,7 +258,7 @@ static ssize_t front_body(struct gw_exchange *x, const char *data, size_t len, b
     x->bytes_out += (uint64_t)n;
     if (s->is_waiting && (n > 0 || s->timer.next == NULL))
         gw_timer_start(&s->c->w->t_body, &s->timer, gw_h2_stream_timeout);
-    else if (!s->is_waiting && (s->remote_ended || s->blocked || s->discard))
+    else if (!s->is_waiting)
         gw_timer_stop(&s->timer);
     return n;
 }

@@ -148,11 +148,39 @@ void gw_h2_stream_reset(struct gw_h2_stream *s, uint32_t code)
     gw_h2_touch(s->c);
 }
 
+/* Is it the client whom the exchange waits for? Not any more once the app answers: then both may be
+ * silent for as long as the app likes. */
+static bool owes_body(const struct gw_h2_stream *s)
+{
+    return s->x != NULL && !s->x->head_sent && !s->x->upgrade && !s->remote_ended && !s->blocked &&
+           !s->discard;
+}
+
+/* As over HTTP/1: so many bytes in each window of time, and no timer touched for each piece. */
+static void watch_body(struct gw_h2_stream *s)
+{
+    s->window_from = s->x->bytes_in;
+    gw_timer_start(&s->c->w->t_body, &s->timer, gw_h2_stream_timeout);
+}
+
 void gw_h2_stream_timeout(struct gw_timer *timer)
 {
     struct gw_h2_stream *s =
         (struct gw_h2_stream *)((char *)timer - offsetof(struct gw_h2_stream, timer));
+    const struct gw_options *o = s->c->w->opt;
+    uint64_t came;
 
+    if (!s->is_waiting && s->x != NULL) {
+        if (!owes_body(s))
+            return;
+        came = s->x->bytes_in - s->window_from;
+        if (came > 0 && came >= o->min_body_rate * o->body_idle_timeout_ms / 1000)
+            watch_body(s);
+        else
+            gw_exchange_front_failed(s->x, 408, "too_slow",
+                                     "The request body did not come in time.");
+        return;
+    }
     gw_h2_stream_lost(s);
     gw_h2_stream_reset(s, NGHTTP2_CANCEL);
 }
@@ -353,7 +381,8 @@ static void deliver(struct gw_h2_stream *s)
             gw_timer_stop(&s->timer);
         return;
     }
-    gw_timer_start(&c->w->t_body, &s->timer, gw_h2_stream_timeout);
+    if (owes_body(s) && s->timer.next == NULL)
+        watch_body(s);
     if (s->flush_due) {
         s->flush_due = false;
         (void)x->back_ops->flush(x);

@@ -47,6 +47,7 @@ struct gw_upstream {
     bool got_any;    /* a byte of this exchange's response came */
     bool keep_alive; /* the response leaves the connection usable */
     bool end_due;    /* the request ended while connecting */
+    bool last_due;   /* its last chunk is still to be written */
     bool sent;       /* all of the request was written */
     bool slow;       /* the client had to be waited for */
     bool write_dead; /* the app does not take the request any more; it may still answer */
@@ -481,7 +482,7 @@ static void on_writable(struct gw_sock *sock)
 
     if (u->x == NULL || u->write_dead)
         return;
-    if (gw_out_write(&u->w->bufs, &u->out, sock, NULL, 0, false) < 0) {
+    if (gw_out_write(&u->w->bufs, &u->out, sock, NULL, 0, u->last_due) < 0) {
         u->write_dead = true; /* what it sent before may still be read */
         return;
     }
@@ -501,8 +502,10 @@ static ssize_t back_body(struct gw_exchange *x, const char *data, size_t len, bo
     struct gw_upstream *u = x->back;
     ssize_t n;
 
-    if (u->state == CONNECTING)
+    if (u->state == CONNECTING) {
+        u->last_due |= last && len == 0;
         return 0;
+    }
     if (u->write_dead)
         return UV_EPIPE;
     n = gw_out_write(&u->w->bufs, &u->out, &u->sock, data, len, last);
@@ -510,6 +513,7 @@ static ssize_t back_body(struct gw_exchange *x, const char *data, size_t len, bo
         u->write_dead = true;
         return n;
     }
+    u->last_due |= last && len == 0 && !u->out.ended;
     if ((size_t)n < len || gw_out_is_pending(&u->out))
         gw_sock_write_start(&u->sock, on_writable);
     else if (last)
@@ -525,13 +529,13 @@ static int back_flush(struct gw_exchange *x)
 
     if (u->state == CONNECTING || u->write_dead)
         return 0;
-    if (gw_out_write(&u->w->bufs, &u->out, &u->sock, NULL, 0, false) < 0) {
+    if (gw_out_write(&u->w->bufs, &u->out, &u->sock, NULL, 0, u->last_due) < 0) {
         u->write_dead = true;
         return UV_EPIPE;
     }
     if (gw_out_is_pending(&u->out))
         gw_sock_write_start(&u->sock, on_writable);
-    else if (u->end_due)
+    else if (u->end_due || u->out.ended)
         u->sent = true;
     return 0;
 }
@@ -541,6 +545,8 @@ static int back_end(struct gw_exchange *x, const struct gw_field *trailers, size
     struct gw_upstream *u = x->back;
 
     u->end_due = true;
+    if (u->out.framing != GW_BODY_CHUNKED)
+        n_trailers = 0; /* there is no place for them behind a body of known length */
     if (n_trailers > 0 && !u->write_dead &&
         gw_out_trailers(&u->w->bufs, &u->out, trailers, n_trailers) != 0)
         return UV_ENOMEM;
@@ -677,7 +683,7 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
     }
     set->n--;
     u->x = x;
-    u->got_any = u->end_due = u->sent = u->write_dead = u->slow = false;
+    u->got_any = u->end_due = u->last_due = u->sent = u->write_dead = u->slow = false;
     x->back = u;
     x->back_ops = &upstream_ops;
     memset(&u->out, 0, sizeof(u->out));
