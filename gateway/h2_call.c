@@ -331,9 +331,10 @@ static void on_stream_close(struct tr_h2_stream *st, uint32_t code, void *arg)
         release(c);
         return;
     }
-    if (c->ended && code == 0)
-        return; /* the rest of its response is still with us: back_resume() ends it */
-    c->ops->on_lost(c, code);
+    if (!c->ended || code != 0)
+        c->ops->on_lost(c, code);
+    else if (c->ops->on_received != NULL)
+        c->ops->on_received(c); /* back_resume() ends it */
 }
 
 static void back_resume(struct gw_exchange *x)

@@ -21,7 +21,10 @@ struct gw_h2_call_ops {
      * exchange still waits. Called by the session: note it, and open the call again or fail it when
      * the link's turn ends. */
     void (*on_lost)(struct gw_h2_call *c, uint32_t code);
-    /* The same for a response that makes no sense; why is a constant. */
+    /* The stream is closed and the response complete, but the client has yet to take the rest of
+     * it. The connection is of no concern to the call any more. May be NULL. */
+    void (*on_received)(struct gw_h2_call *c);
+    /* As on_lost, for a response that makes no sense; why is a constant. */
     void (*on_bad_response)(struct gw_h2_call *c, const char *why);
     /* No answer in time. The call has no stream any more. Fail it. */
     void (*on_timeout)(struct gw_h2_call *c);

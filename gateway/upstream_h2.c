@@ -35,8 +35,8 @@ struct request_list {
  * after its stream was closed too early, else on none. */
 struct request {
     struct gw_h2_call call;
-    struct gw_h2_app *app;
-    struct conn *conn; /* whose stream it has; NULL: none */
+    struct gw_h2_app *app; /* NULL: has its answer */
+    struct conn *conn;     /* whose stream it has; NULL: none */
     struct request_list *list;
     struct request *prev, *next;
     uint32_t code; /* lost: why */
@@ -150,7 +150,7 @@ static void app_drop(struct gw_h2_app *a)
 
 static void fail(struct request *r, int status, const char *code, const char *message)
 {
-    gw_count(&r->app->w->stats.upstream_failures, 1);
+    gw_count(&r->call.w->stats.upstream_failures, 1);
     gw_h2_call_fail(&r->call, status, code, message);
 }
 
@@ -189,8 +189,20 @@ static void on_free(struct gw_h2_call *c)
     leave_conn(r);
     list_del(r);
     free(r);
+    if (a == NULL)
+        return;
     a->n_requests--;
     app_drop(a);
+}
+
+/* What is left is between the client and us: the app may go. */
+static void on_received(struct gw_h2_call *c)
+{
+    struct request *r = request_of(c);
+
+    leave_conn(r);
+    r->app->n_requests--; /* it has a connection, so it stays for now */
+    r->app = NULL;
 }
 
 static void on_lost(struct gw_h2_call *c, uint32_t code)
@@ -212,6 +224,7 @@ static void on_timeout(struct gw_h2_call *c)
 }
 
 static const struct gw_h2_call_ops call_ops = {.on_lost = on_lost,
+                                               .on_received = on_received,
                                                .on_bad_response = on_bad_response,
                                                .on_timeout = on_timeout,
                                                .on_free = on_free,

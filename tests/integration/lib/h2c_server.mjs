@@ -21,12 +21,12 @@ const handlers = {
         let length = 0, trailers = {};
         stream.on("trailers", (fields) => { trailers = { ...fields }; });
         stream.on("data", (data) => { hash.update(data); length += data.length; });
-        stream.on("end", () => respondWithBody(stream, { "content-type": "application/json" }, JSON.stringify({
-            headers: { ...headers }, trailers, length, digest: hash.digest("hex"), session: stream.session.number })));
+        stream.on("end", () => stream.destroyed || respondWithBody(stream, { "content-type": "application/json" }, JSON.stringify({
+            headers: { ...headers }, trailers, length, digest: hash.digest("hex"), session: stream.session?.number })));
     },
     trailers(stream) {
         stream.respond({ [STATUS]: 200 }, { waitForTrailers: true });
-        stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "5", "x-end": "yes" }));
+        stream.on("wantTrailers", () => stream.destroyed || stream.sendTrailers({ "grpc-status": "5", "x-end": "yes" }));
         stream.end("body");
     },
     only(stream) { // a head that is also the end, as gRPC calls "trailers only"
@@ -108,6 +108,10 @@ server.on("stream", (stream, headers) => {
     stream.on("error", () => {});
     stream.on("aborted", () => say({ aborted: headers[PATH] }));
     stream.on("close", () => say({ closed: headers[PATH], code: stream.rstCode }));
-    handlers[name](stream, headers, argument);
+    try {
+        handlers[name](stream, headers, argument);
+    } catch (error) { // a stream that is gone already
+        say({ error: error.code ?? String(error) });
+    }
 });
 server.listen(0, process.argv[3] ?? "127.0.0.1", () => say({ port: server.address().port }));
