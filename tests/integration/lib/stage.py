@@ -77,7 +77,8 @@ class Stage:
         os.chmod(self.dir, 0o755)
         self.app_dir = os.path.join(self.dir, "app")
         os.mkdir(self.app_dir)
-        self.env = {**os.environ, cleanup.MARK: self.tag, "HOME": self.dir, "LC_ALL": "C.UTF-8"}
+        self.env = {**os.environ, cleanup.MARK: self.tag, "HOME": self.dir, "TMPDIR": self.dir,
+                    "LC_ALL": "C.UTF-8"}
         self.options = dict(options or {})
         self.servers, self.browsers, self.edges = [], [], {}
         self._closed = False
@@ -102,9 +103,11 @@ class Stage:
         self.host = self.host_of(self.label)
 
     def _start_edge(self, options):
+        tempfile.tempdir = self.dir  # what a killed test leaves is found there
         edge = Edge({"log.level": "debug", "gateway.https": ["127.0.0.1:0"],
                      "gateway.tls_certificate": self.certificate, "gateway.tls_key": self.key,
                      **self.options, **options}, redis="redis.url" not in options)
+        tempfile.tempdir = None
         self.edges[edge.options.get("gateway.http2", True)] = edge
         edge.wait_loaded()
         return edge
