@@ -200,8 +200,10 @@ static size_t format_json(char *line, size_t size, const char *time, const char 
     n += put_ids(line + n, size / 4, ids);
     n += (size_t)snprintf(line + n, size - n, ",\"message\":\"");
     n += put_json(line + n, size - n - 4, text, len);
-    memcpy(line + n, "\"}\n", 3);
-    return n + 3;
+    line[n++] = '"';
+    line[n++] = '}';
+    line[n++] = '\n';
+    return n;
 }
 
 static size_t format_text(char *line, size_t size, const char *time, const char *level,

@@ -36,7 +36,7 @@ struct control {
     uv_signal_t sigterm, sigint, sighup;
     uv_poll_t words;   /* from the keeper */
     uv_timer_t rotate; /* of ticket keys; before, of waiting for routes */
-    uv_async_t ended;  /* a worker that drained has nothing left */
+    uv_async_t change; /* a worker has ended, or has taken a new configuration */
     struct gw_kept *kept;
     int tickets;                    /* descriptor of their keys */
     struct gw_live *live, *started; /* of now, and of the start */
@@ -44,7 +44,7 @@ struct control {
     struct gw_feed *feed;
     struct gw_metrics *metrics;
     char ready_line[1400];
-    bool begun, stopping;
+    bool begun, reloading, stopping;
 };
 
 #define WAIT_MS 5 /* for the routes, in an upgrade */
@@ -99,20 +99,26 @@ static void drain(struct control *c)
         gw_worker_drain(&c->gw.workers[i]);
 }
 
-/* Drained: when all workers are through, nothing is left to do. */
-static void on_ended(uv_async_t *async)
+/* When all workers are through a drain, nothing is left to do; when all have taken a new
+ * configuration, it is in effect. */
+static void on_change(uv_async_t *async)
 {
     struct control *c = async->data;
 
+    if (c->reloading && atomic_load(&c->live->n_taken) == c->gw.n_workers) {
+        c->reloading = false;
+        log_info("reloaded: %zu certificates", c->gw.n_certificates);
+        gw_kept_say(c->kept, "reloaded");
+    }
     if (atomic_load(&c->gw.n_ended) == c->gw.n_workers)
         uv_stop(&c->loop);
 }
 
-static void on_worker_ended(void *arg)
+static void on_worker_change(void *arg)
 {
     struct control *c = arg;
 
-    uv_async_send(&c->ended);
+    uv_async_send(&c->change);
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -180,8 +186,7 @@ static void reload(struct control *c)
     atomic_fetch_add(&c->gw.reloads, 1);
     c->gw.n_certificates = gw_tls_certificates(live->tls, &ends_s);
     c->gw.certificates_end_s = ends_s;
-    log_info("reloaded: %zu certificates", c->gw.n_certificates);
-    gw_kept_say(c->kept, "reloaded");
+    c->reloading = true; /* until all workers have it: see on_change() */
 }
 
 static void on_hangup(uv_signal_t *handle, int number)
@@ -242,7 +247,7 @@ static int prepare(struct control *c, char *urls, size_t len, struct err *err)
     gw->opt = opt;
     gw_wakes_init(&gw->wakes);
     gw_limits_init(&gw->limits);
-    gw->on_ended = on_worker_ended;
+    gw->on_change = on_worker_change;
     gw->arg = c;
     gw->start_s = (int64_t)time(NULL);
     gw->n_certificates = gw_tls_certificates(c->live->tls, &ends_s);
@@ -346,7 +351,7 @@ static void fini(struct control *c)
     uv_close((uv_handle_t *)&c->sighup, NULL);
     uv_close((uv_handle_t *)&c->rotate, NULL);
     uv_close((uv_handle_t *)&c->words, NULL);
-    uv_close((uv_handle_t *)&c->ended, NULL);
+    uv_close((uv_handle_t *)&c->change, NULL);
     uv_run(&c->loop, UV_RUN_DEFAULT);
     uv_loop_close(&c->loop);
     for (unsigned i = 0; i < c->gw.n_workers; i++)
@@ -371,9 +376,9 @@ static int init(struct control *c, struct tr_config *config, struct err *err)
     if (uv_loop_init(&c->loop) != 0 || uv_signal_init(&c->loop, &c->sigterm) != 0 ||
         uv_signal_init(&c->loop, &c->sigint) != 0 || uv_signal_init(&c->loop, &c->sighup) != 0 ||
         uv_timer_init(&c->loop, &c->rotate) != 0 ||
-        uv_async_init(&c->loop, &c->ended, on_ended) != 0)
+        uv_async_init(&c->loop, &c->change, on_change) != 0)
         abort();
-    c->sigterm.data = c->sigint.data = c->sighup.data = c->rotate.data = c->ended.data = c;
+    c->sigterm.data = c->sigint.data = c->sighup.data = c->rotate.data = c->change.data = c;
     unsetenv(GW_CONTROL_ENV);
     signal(SIGUSR2, SIG_IGN); /* the keeper's, though it may be sent to the whole group */
     fcntl(sock, F_SETFD, FD_CLOEXEC);

@@ -10,6 +10,7 @@ struct ssl_ctx_st;
 
 struct gw_live {
     _Atomic unsigned refs;
+    _Atomic unsigned n_taken; /* workers that have moved to it */
     struct tr_config *config;
     struct gw_options opt;  /* strings lie in config */
     struct ssl_ctx_st *tls; /* NULL: no certificate */

@@ -93,7 +93,7 @@ static void set_timeouts(struct gw_worker *w)
 }
 
 /* Between two turns: nothing borrows from the old configuration. */
-static void go_live(struct gw_worker *w, struct gw_live *live)
+static void take(struct gw_worker *w, struct gw_live *live)
 {
     size_t n = live->opt.limits.n_fields + GW_FIELDS_EXTRA;
     struct gw_field *fields = calloc(n, sizeof(*fields));
@@ -115,6 +115,15 @@ static void go_live(struct gw_worker *w, struct gw_live *live)
     w->opt = &live->opt;
     w->tls = live->tls;
     set_timeouts(w);
+}
+
+static void go_live(struct gw_worker *w, struct gw_live *live)
+{
+    gw_live_ref(live);
+    take(w, live);
+    atomic_fetch_add(&live->n_taken, 1);
+    gw_live_unref(live);
+    w->gw->on_change(w->gw->arg);
 }
 
 static void on_wake(void *arg)
@@ -180,7 +189,7 @@ static void *run(void *arg)
     if (w->log_len > 0)
         gw_log_flush(w);
     atomic_fetch_add(&w->gw->n_ended, 1);
-    w->gw->on_ended(w->gw->arg);
+    w->gw->on_change(w->gw->arg);
     return NULL;
 }
 

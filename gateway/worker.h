@@ -82,7 +82,7 @@ struct gw_gateway {
     size_t n_certificates;
     _Atomic uint64_t reloads, reloads_refused;
     _Atomic unsigned n_ended;    /* workers that have come to their end */
-    void (*on_ended)(void *arg); /* called then, by the worker's thread */
+    void (*on_change)(void *arg); /* called then, and after a reload, by the worker's thread */
     void *arg;
     _Atomic unsigned n_connections; /* of all workers */
 };
