@@ -699,23 +699,27 @@ void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
         fail(u, 502, "unreachable", "The machine cannot be reached.");
 }
 
-void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set)
+void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set,
+                          const struct gw_gone *why)
 {
     set->n++; /* stays while its members go */
     while (set->idle != NULL)
         destroy(set->idle); /* NOLINT(clang-analyzer-unix.Malloc): it left the list */
     while (set->busy != NULL)
-        fail(set->busy, 502, "app_died", "The machine has stopped."); /* NOLINT: as above */
+        fail(set->busy, why->status, why->code, why->message); /* NOLINT: as above */
     while (set->tunnels != NULL)
-        gw_tunnel_close(set->tunnels, "machine stopped");
-    gw_upstream_h2_set_gone(w, set);
+        gw_tunnel_close(set->tunnels, why->tunnel);
+    gw_upstream_h2_set_gone(w, set, why);
     set->n--;
     gw_pool_drop(&w->pool, set);
 }
 
 void gw_upstream_close_all(struct gw_worker *w)
 {
+    static const struct gw_gone stopped = {502, "app_died", "The gateway has stopped.",
+                                           "gateway stopped"};
+
     for (size_t i = 0; i < w->pool.n_buckets; i++)
         while (w->pool.buckets[i] != NULL)
-            gw_upstream_set_gone(w, w->pool.buckets[i]);
+            gw_upstream_set_gone(w, w->pool.buckets[i], &stopped);
 }

@@ -11,8 +11,15 @@ struct gw_upstream_set;
  * this returns. */
 void gw_upstream_start(struct gw_exchange *x, const struct gw_request *req,
                        const struct sockaddr *peer);
-/* The machine is gone: everything that still talks to it ends. */
-void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set);
+/* Why nobody talks to a machine any more, for those who did. */
+struct gw_gone {
+    int status;
+    const char *code, *message; /* to who waits for an answer */
+    const char *tunnel;         /* in the log */
+};
+/* Everything that still talks to the machine ends. */
+void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set,
+                          const struct gw_gone *why);
 
 /* At the worker's end. */
 void gw_upstream_close_all(struct gw_worker *w);

@@ -562,14 +562,15 @@ void gw_upstream_h2_start(struct gw_exchange *x, const struct gw_request *req,
 
 /* What is freed has left its list, and a busy app stays.
  * NOLINTBEGIN(clang-analyzer-unix.Malloc) */
-void gw_upstream_h2_set_gone(struct gw_worker *w, struct gw_upstream_set *set)
+void gw_upstream_h2_set_gone(struct gw_worker *w, struct gw_upstream_set *set,
+                             const struct gw_gone *why)
 {
     (void)w;
     while (set->apps != NULL) {
         struct gw_h2_app *a = set->apps;
 
         a->busy = true;
-        fail_waiting(a, 502, "app_died", "The machine has stopped.");
+        fail_waiting(a, why->status, why->code, why->message);
         gw_timer_stop(&a->timer);
         gw_dial_cancel(a->dial);
         a->dial = NULL;
@@ -582,11 +583,11 @@ void gw_upstream_h2_set_gone(struct gw_worker *w, struct gw_upstream_set *set)
 
                 leave_conn(r);
                 list_del(r);
-                fail(r, 502, "app_died", "The machine has stopped.");
+                fail(r, why->status, why->code, why->message);
             }
             conn_free(conn);
         }
-        fail_waiting(a, 502, "app_died", "The machine has stopped.");
+        fail_waiting(a, why->status, why->code, why->message);
         a->busy = false;
         app_drop(a);
     }

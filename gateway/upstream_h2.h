@@ -10,7 +10,9 @@
 /* As gw_upstream_start(). A WebSocket is not for here. */
 void gw_upstream_h2_start(struct gw_exchange *x, const struct gw_request *req,
                           const struct sockaddr *peer);
-/* The machine is gone: everything that still talks to it ends. The caller holds the set. */
-void gw_upstream_h2_set_gone(struct gw_worker *w, struct gw_upstream_set *set);
+/* As gw_upstream_set_gone(), which calls it and holds the set. */
+struct gw_gone;
+void gw_upstream_h2_set_gone(struct gw_worker *w, struct gw_upstream_set *set,
+                             const struct gw_gone *why);
 
 #endif

@@ -21,12 +21,30 @@
 #define TURN_MAX_MS 1000
 #define MAIL_MAX    4096 /* more waiting notices than that: looking at everything is cheaper */
 
+/* All of a label end: because its machine has, or because visitors lost access? */
+static bool lost_access(struct gw_worker *w, const struct gw_notice *n)
+{
+    struct gw_route route;
+    bool private;
+
+    if (n->keep_instance != 0 || !gw_table_get(w->gw->table, n->label, &route))
+        return false;
+    private = route.extra != NULL && route.extra->is_private;
+    tr_route_extra_unref(route.extra);
+    return private && route.state == TR_SANDBOX_RUNNING;
+}
+
 static void deliver(struct gw_worker *w, const struct gw_notice *n)
 {
+    static const struct gw_gone stopped = {502, "app_died", "The machine has stopped.",
+                                           "machine stopped"};
+    static const struct gw_gone revoked = {401, "preview_private",
+                                           "This preview is private. Access to it was taken back.",
+                                           "access revoked"};
     struct gw_upstream_set *set;
 
     while ((set = gw_pool_other(&w->pool, n->label, n->keep_instance)) != NULL)
-        gw_upstream_set_gone(w, set);
+        gw_upstream_set_gone(w, set, lost_access(w, n) ? &revoked : &stopped);
 }
 
 /* Notices were lost: compare every machine that we talk to with the table. */
