@@ -59,6 +59,7 @@ struct keeper {
     unsigned next_id;
     struct serving serving[SERVING_MAX]; /* oldest first */
     size_t n;
+    bool reload_due, upgrade_due; /* asked for during a start */
     bool stopping;
     int status; /* the exit status to be */
 };
@@ -298,6 +299,10 @@ static void reload(struct keeper *k)
 {
     struct serving *s = in_state(k, SERVING);
 
+    if (in_state(k, STARTING) != NULL) {
+        k->reload_due = true; /* it may have read the old one already */
+        return;
+    }
     if (s == NULL)
         return;
     tr_daemon_notify("RELOADING=1");
@@ -320,7 +325,8 @@ static void upgrade(struct keeper *k)
     struct err err = {0};
 
     if (in_state(k, STARTING) != NULL) {
-        log_warn("SIGUSR2: an upgrade is under way already");
+        log_info("SIGUSR2: once the start under way is over");
+        k->upgrade_due = true;
         return;
     }
     if (k->n >= SERVING_MAX - 1)
@@ -461,6 +467,21 @@ static int check_start(struct keeper *k)
     return 1000;
 }
 
+/* What was asked for while a process started. */
+static void catch_up(struct keeper *k)
+{
+    if (in_state(k, STARTING) != NULL || k->stopping)
+        return;
+    if (k->reload_due) {
+        k->reload_due = false;
+        reload(k);
+    }
+    if (k->upgrade_due) {
+        k->upgrade_due = false;
+        upgrade(k);
+    }
+}
+
 static void run(struct keeper *k)
 {
     while (k->n > 0) {
@@ -474,12 +495,15 @@ static void run(struct keeper *k)
         }
         if (poll(fds, n + 1, check_start(k)) < 0)
             continue;
-        if (fds[0].revents != 0)
-            on_signal(k);
+        /* Words first: a signal may come of somebody who has seen what they say. */
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; fds[i + 1].revents != 0 && j < k->n; j++)
                 if (k->serving[j].pid == pids[i] && k->serving[j].sock == fds[i + 1].fd)
-                    (void)on_readable(k, &k->serving[j]);
+                    while (on_readable(k, &k->serving[j]))
+                        ;
+        if (fds[0].revents != 0)
+            on_signal(k);
+        catch_up(k);
     }
 }
 
