@@ -16,6 +16,7 @@
 #include "vmm/agent/group.h"
 #include "vmm/agent/proc.h"
 #include "vmm/agent/signame.h"
+#include "vmm/agent/splice.h"
 #include "vmm/agent/tunnel.h"
 #include "vmm/agent/users.h"
 #include "vmm/agent/utf8.h"
@@ -295,6 +296,19 @@ START_TEST(tunnel_targets)
 }
 END_TEST
 
+START_TEST(a_splice_asks_for_a_port)
+{
+    static const char *const bad[] = {"",   "0",  "08080", "65536", "99999", "123456",
+                                      "-1", "+1", " 80",   "80 ",   "8\r",   "0x50"};
+
+    ck_assert_uint_eq(agent_splice_parse("1", 1), 1);
+    ck_assert_uint_eq(agent_splice_parse("8080\njunk", 4), 8080);
+    ck_assert_uint_eq(agent_splice_parse("65535", 5), 65535);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_msg(agent_splice_parse(bad[i], strlen(bad[i])) == 0, "%s", bad[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("agent/text");
@@ -304,6 +318,7 @@ int main(void)
 
     tcase_add_test(tc, utf8_is_kept_and_the_rest_replaced);
     tcase_add_test(tc, window_names);
+    tcase_add_test(tc, a_splice_asks_for_a_port);
     tcase_add_test(tc, base64_both_ways);
     tcase_add_test(tc, host_names);
     tcase_add_test(tc, listening_sockets);
