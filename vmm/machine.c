@@ -253,6 +253,7 @@ static bool ask_last_words(struct vmm_machine *m)
 static void stop(struct vmm_sandbox *sb, bool force)
 {
     struct vmm_machine *m = sb->machine;
+    struct err err = {0};
 
     m->stopping = true;
     if (m->vm == NULL) {
@@ -261,6 +262,9 @@ static void stop(struct vmm_sandbox *sb, bool force)
         if (!ask_last_words(m))
             m->ms->driver->kill(m->vm);
     } else {
+        /* First: once told, it goes down also without us, and the next manager must not adopt it. */
+        if (save_record(m, "stopping", &err) != 0)
+            log_error("vm=%s: %s", m->label, err.msg);
         if (m->agent != NULL)
             (void)!vmm_agent_call(m->agent, "POST", "/v1/shutdown", NULL, NULL, NULL);
         m->ms->driver->stop(m->vm, SHUTDOWN_GRACE_MS);
