@@ -472,6 +472,17 @@ static enum opened open_on_any(struct request *r)
     return OPENED;
 }
 
+/* Not while one is on its way, or has yet to say how many streams it takes. */
+static bool needs_conn(const struct gw_h2_app *a)
+{
+    if (a->dial != NULL || gw_timer_is_running(&a->timer) || a->n_conns >= CONNS_MAX)
+        return false;
+    for (const struct conn *conn = a->conns; conn != NULL; conn = conn->next)
+        if (!gw_h2_link_heard(&conn->link))
+            return false;
+    return true;
+}
+
 /* As many of those who wait as there is room for; another connection for the rest. */
 static void serve(struct gw_h2_app *a)
 {
@@ -486,8 +497,7 @@ static void serve(struct gw_h2_app *a)
         if (opened == OPENED)
             r->call.x->front_ops->resume(r->call.x);
     }
-    if (a->waiting.first != NULL && a->dial == NULL && a->n_conns < CONNS_MAX &&
-        !gw_timer_is_running(&a->timer))
+    if (a->waiting.first != NULL && needs_conn(a))
         dial(a);
     a->busy = busy;
     app_drop(a);
