@@ -334,7 +334,10 @@ static int on_header(nghttp2_session *ng, const nghttp2_frame *frame, nghttp2_rc
     (void)ng;
     (void)frame;
     (void)flags;
-    if (r != 0 && !gw_h2_count_reset(c))
+    if (r == 0)
+        return 0;
+    gw_h2_head_drop(c); /* nothing more is heard of this block */
+    if (!gw_h2_count_reset(c))
         return gw_h2_fail(c, NGHTTP2_ENHANCE_YOUR_CALM, "too many oversized heads");
     return r;
 }
@@ -348,7 +351,7 @@ static int on_invalid_header(nghttp2_session *ng, const nghttp2_frame *frame, ng
     (void)name;
     (void)value;
     (void)flags;
-    (void)arg;
+    gw_h2_head_drop(arg);
     return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
@@ -424,7 +427,8 @@ static int on_invalid_frame(nghttp2_session *ng, const nghttp2_frame *frame, int
     struct gw_h2_stream *s = stream_of(ng, frame->hd.stream_id);
 
     (void)error;
-    (void)arg;
+    if (frame->hd.type == NGHTTP2_HEADERS)
+        gw_h2_head_drop(arg);
     if (s != NULL)
         gw_h2_stream_lost(s);
     return 0;

@@ -208,7 +208,8 @@ TR_MUST_CHECK long gw_h2_head_trailers(struct gw_worker *w, struct gw_buf *block
 /* Each returns false when the connection has done it too often. */
 bool gw_h2_count_reset(struct gw_h2_client *c);
 bool gw_h2_count_noise(struct gw_h2_client *c);
-/* Body bytes moved: some frames around them are only natural. */
-void gw_h2_count_progress(struct gw_h2_client *c, size_t bytes);
+/* Body bytes moved: some frames around them are only natural. freely: sent without having to wait
+ * for a window. */
+void gw_h2_count_progress(struct gw_h2_client *c, size_t bytes, bool freely);
 
 #endif

@@ -49,9 +49,12 @@ bool gw_h2_count_noise(struct gw_h2_client *c)
     return ++l->noise <= NOISE_BURST;
 }
 
-void gw_h2_count_progress(struct gw_h2_client *c, size_t bytes)
+void gw_h2_count_progress(struct gw_h2_client *c, size_t bytes, bool freely)
 {
-    uint32_t n = bytes < UINT32_MAX / 2 ? (uint32_t)bytes : UINT32_MAX / 2;
+    uint32_t n = bytes < UINT32_MAX / 4 ? (uint32_t)bytes : UINT32_MAX / 4;
 
-    c->limits.progress = c->limits.progress < UINT32_MAX / 2 ? c->limits.progress + n : n;
+    if (freely) /* two updated windows for each message are no abuse, however short it is */
+        n += 2 * NOISE_PER_BODY;
+    if (c->limits.progress < UINT32_MAX / 2)
+        c->limits.progress += n;
 }

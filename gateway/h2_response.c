@@ -210,7 +210,7 @@ ssize_t gw_h2_stream_send(struct gw_h2_stream *s, const char *data, size_t len, 
             break;
     } while (taken < len);
     s->data = NULL;
-    gw_h2_count_progress(c, taken);
+    gw_h2_count_progress(c, taken, taken == len);
     gw_h2_touch(c);
     if (taken < len) {
         s->last = false;
@@ -252,6 +252,8 @@ static ssize_t front_body(struct gw_exchange *x, const char *data, size_t len, b
 
     if (s->mute)
         return (ssize_t)len;
+    if (len == 0)
+        return last ? gw_h2_stream_finish(s, NULL, 0) : 0;
     n = gw_h2_stream_send(s, data, len, last);
     if (n < 0)
         return n;

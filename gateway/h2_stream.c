@@ -287,7 +287,7 @@ int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
     struct gw_h2_client *c = s->c;
     char *room;
 
-    gw_h2_count_progress(c, len);
+    gw_h2_count_progress(c, len, false);
     if ((s->x == NULL && s->tunnel.t == NULL) || s->discard) {
         (void)nghttp2_session_consume(c->ng, s->id, len);
         gw_h2_touch(c);
