@@ -16,6 +16,7 @@
 #include "gateway/certificates.h"
 #include "gateway/runtime.h"
 #include "gateway/tickets.h"
+#include "transom/log.h"
 
 #define NAME_MAX_LEN 255
 
@@ -183,7 +184,7 @@ static int add_names(struct set *set, SSL_CTX *ctx)
     return r;
 }
 
-static void note_end(struct set *set, SSL_CTX *ctx)
+static void note_end(struct set *set, SSL_CTX *ctx, const char *file)
 {
     struct tm tm;
     int64_t end;
@@ -191,6 +192,8 @@ static void note_end(struct set *set, SSL_CTX *ctx)
     if (ASN1_TIME_to_tm(X509_get0_notAfter(SSL_CTX_get0_certificate(ctx)), &tm) != 1)
         return;
     end = (int64_t)timegm(&tm);
+    if (end < (int64_t)time(NULL))
+        log_warn("%s: this certificate has expired", file);
     if (set->ends_s == 0 || end < set->ends_s)
         set->ends_s = end;
 }
@@ -305,7 +308,7 @@ static int load_all(const struct gw_certificate_files *files, bool http2, struct
             set->others[set->n_others++] = ctx;
         if (add_names(set, ctx) != 0)
             return tr_err_set(err, -ENOMEM, "out of memory");
-        note_end(set, ctx);
+        note_end(set, ctx, files->files[i].certificate);
     }
     sort_names(set);
     return 0;
