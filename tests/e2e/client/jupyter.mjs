@@ -3,7 +3,7 @@
 import { visit } from './visit.mjs'
 
 await visit(async (page, task, seen) => {
-  page.setDefaultTimeout(task.patience ?? 60000)
+  page.setDefaultTimeout(task.patience ?? 120000)
   await page.goto(task.url, { waitUntil: 'load' })
   await page.waitForURL('**/login?next=**')
   await page.fill('#password_input', task.token)

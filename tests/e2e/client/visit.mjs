@@ -38,7 +38,7 @@ export async function visit (steps) {
   try {
     await browse(args, async (first) => {
       page = first
-      page.setDefaultTimeout(60000)
+      page.setDefaultTimeout(120000)
       await observe(page, new URL(task.url).host, seen)
       try {
         await steps(page, task, seen)

@@ -17,10 +17,12 @@ other host names is demanded here.
 """
 import atexit
 import contextlib
+import http.client
 import json
 import os
 import signal
 import tempfile
+import types
 import uuid
 
 from edge import DOMAIN, Edge
@@ -28,11 +30,12 @@ from harness import Process, TestCase, cleanup, fetch, key_hash, make_certificat
 from harness import wait_until
 from harness import node as harness_node
 from harness.netns import Namespace, ip
+from harness.web import Response
 
 MODULES = os.path.join(source_dir(), "tests/node_modules")
 CLIENTS = os.path.join(source_dir(), "tests/e2e/client")
 EDGE_ADDRESS, GUEST_ADDRESS, PORT = "100.64.0.1", "100.64.0.2", 8080
-LIMIT = 120
+LIMIT = 240
 
 
 class Mode:
@@ -169,9 +172,36 @@ class Stage:
     # ---- clients ----
 
     def fetch(self, mode, path="/", host=None, **options):
-        port = self.port(mode)
-        return fetch(port, f"{host or self.host}:{port}", path,
+        """One request, over HTTP/2 where the mode says so; options as for harness.fetch()."""
+        port, host = self.port(mode), host or self.host
+        if mode.http2:
+            return self._fetch_http2(host, port, path, **options)
+        return fetch(port, f"{host}:{port}", path,
                      tls=self.ca if mode.scheme == "https" else None, **options)
+
+    def _fetch_http2(self, host, port, path, method="GET", body=None, headers=None):
+        with tempfile.TemporaryDirectory(dir=self.dir) as folder:
+            argv = ["curl", "--silent", "--show-error", "--http2", "--cacert", self.ca, "--resolve",
+                    f"{host}:{port}:127.0.0.1", "--path-as-is", "--dump-header", folder + "/head",
+                    "--output", folder + "/body", "--write-out", "%{http_version}"]
+            argv += ["--head"] if method == "HEAD" else ["--request", method]
+            if body is not None:
+                argv += ["--data-binary", "@-"]
+            for name, value in (headers or {}).items():
+                argv += ["--header", f"{name}: {value}"]
+            done = run([*argv, f"https://{host}:{port}{path}"], stdin=(body or "").encode(),
+                       check=False, limit=LIMIT)
+            if done.returncode != 0:
+                raise http.client.HTTPException(done.stderr.decode(errors="replace"))
+            if done.stdout != b"2":
+                raise AssertionError(f"HTTP/{done.stdout.decode()} instead of 2")
+            with open(folder + "/head", "rb") as file:
+                answer = types.SimpleNamespace(status=int(file.readline().split()[1]))
+                answer.headers = http.client.parse_headers(file)
+            if method == "HEAD" or not os.path.exists(folder + "/body"):
+                return Response(answer, b"")
+            with open(folder + "/body", "rb") as file:
+                return Response(answer, file.read())
 
     def browse(self, script, mode, path="/", **task):
         """Start tests/e2e/client/SCRIPT in a browser: a Browser."""
