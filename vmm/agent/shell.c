@@ -530,12 +530,9 @@ static int write_message(struct agent_shell *sh, uint64_t seq, const char *flags
 int agent_shell_post(struct agent_shell *sh, uint64_t seq, const char *command, size_t len,
                      const char *shown, const json_t *env)
 {
-    char flags[4];
-    int r;
+    const char *flags = sh->at_prompt && sh->typed_on ? "d" : "";
+    int r = write_message(sh, seq, flags, command, len, shown, env);
 
-    snprintf(flags, sizeof(flags), "%s%s", sh->at_prompt && sh->typed_on ? "d" : "",
-             agent_shell_foreground(sh) != 0 ? "b" : "");
-    r = write_message(sh, seq, flags, command, len, shown, env);
     if (r != 0)
         return r;
     sh->posted = seq;

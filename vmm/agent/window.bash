@@ -23,21 +23,24 @@ __transom_quiet() {
 }
 
 # Runs on a signal: is a new command waiting? Then whatever is going on must be left for the top
-# level, which asks __transom_before. From a command ("b": a typed one, as the agent sees it) that is
-# done here and now, so that nothing behind it runs. From the prompt it takes an interrupt that the
-# agent sends, since the line editor cleans up only after one that reaches it while it waits. Where
-# interrupts are ignored ("i") the editor does not look out for them: then one is sent, and this
-# signal again, by which the editor notices it.
+# level, which asks __transom_before. From a command ("b") that is done here and now, so that nothing
+# behind it runs. From the prompt it takes an interrupt that the agent sends, since the line editor
+# cleans up only after one that reaches it while it waits: one that is left by a jump from here
+# believes for ever that its signal handlers are still there, and hears no signal any more. Only the
+# shell itself can tell the two apart; the number of the command goes up when a typed one begins.
+# Where interrupts are ignored ("i") the editor does not look out for them: then one is sent, and
+# this signal again, by which the editor notices it.
 __transom_kick() {
     [[ ! $__transom_in ]] || return 0 # it is looked at anyway, or will be asked again
-    local message trap flags=$-
+    local message trap flags=$- count='\#'
     set +eaux
-    builtin mapfile -d '' -n 2 -t message <"$__transom_dir/command"
+    builtin mapfile -d '' -n 1 -t message <"$__transom_dir/command"
     if [[ ${message[0]-} == "$__transom_seq" ]]; then
         [[ $flags != *[eaux]* ]] || set "-${flags//[!eaux]/}"
         return 0
     fi
-    __transom_jump=${message[0]}${message[1]}
+    __transom_jump=${message[0]}
+    [[ ! $__transom_run && ${count@P} == "$__transom_count" ]] || __transom_jump+=b
     builtin trap -p INT >"$__transom_dir/trap"
     builtin mapfile -d '' -t trap <"$__transom_dir/trap"
     [[ ! ${trap-} ]] || __transom_int=$trap # the user's own, put back in __transom_before
@@ -162,7 +165,8 @@ if [[ $__transom_flags ]]; then eval "__transom_flags=; set -$__transom_flags"; 
 __transom_trap='{ __transom_kick; } 2>/dev/null
 if [[ $__transom_jump ]]; then
     if [[ ! $__transom_err && ! /dev/fd/2 -ef /dev/null ]]; then exec {__transom_err}>&2 2>/dev/null; fi
-    if [[ $__transom_jump == *b* || $__transom_run ]]; then builtin trap - INT; builtin kill -INT $$; fi
+    if [[ $__transom_jump == *b* && $__transom_int ]]; then builtin trap - INT; fi
+    if [[ $__transom_jump == *b* ]]; then builtin kill -INT $$; fi
     if [[ $__transom_jump == *i* ]]; then builtin trap - INT; fi
     builtin printf "kicked %s\n" "$__transom_jump" >"$__transom_dir/status"
 fi'
