@@ -125,13 +125,14 @@ static void html_page(struct text *t, const struct gw_page *page)
                  page->retry_after_s);
         add(t, line);
     }
-    add(t, "<meta name=\"viewport\" content=\"width=device-width\">\n<title>");
+    add(t, "<meta name=\"robots\" content=\"noindex\">\n"
+           "<meta name=\"viewport\" content=\"width=device-width\">\n<title>");
     snprintf(line, sizeof(line), "%d %s", page->status, gw_status_reason(page->status));
     add(t, line);
     add(t, "</title>\n<style>body{font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:15vh "
            "auto;padding:0 1em;color:#222;background:#fff}code{color:#666}"
            "@media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}}</style>\n"
-           "</head><body><h1>");
+           "</head><body><main><h1>");
     add(t, line);
     add(t, "</h1>\n<p>");
     add_html(t, page->message);
@@ -145,7 +146,7 @@ static void html_page(struct text *t, const struct gw_page *page)
         add(t, "<p>This page reloads by itself.</p>\n");
     add(t, "<p><code>transom: ");
     add_html(t, page->code);
-    add(t, "</code></p>\n</body></html>\n");
+    add(t, "</code></p>\n</main></body></html>\n");
 }
 
 struct gw_buf *gw_page_body(struct gw_bufs *bufs, const struct gw_page *page, bool html)
