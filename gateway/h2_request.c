@@ -228,7 +228,7 @@ static int check_pseudo(const struct pseudo *p, const struct summary *s, struct 
     if (!str_is(p->scheme, "https") && !str_is(p->scheme, "http"))
         return 400;
     *why = "malformed path";
-    if (!gw_http1_is_target(p->path.p, p->path.len))
+    if (p->path.p == NULL || !gw_http1_is_target(p->path.p, p->path.len))
         return 400;
     if (p->path.p[0] != '/' && !(str_is(p->path, "*") && str_is(p->method, "OPTIONS")))
         return 400;
@@ -296,6 +296,17 @@ static int set_framing(const struct summary *s, bool end, struct gw_request *out
     return 0;
 }
 
+/* Cookies come in pieces, which one field holds again (RFC 9113 section 8.2.3). */
+static void add_crumb(struct gw_field *cookie, char *joined, const struct gw_field *crumb)
+{
+    char *p = joined + cookie->value_len;
+
+    p[0] = ';';
+    p[1] = ' ';
+    memcpy(p + 2, crumb->value, crumb->value_len);
+    cookie->value_len += 2 + crumb->value_len;
+}
+
 int gw_h2_head_request(struct gw_h2_client *c, bool end, struct gw_request *out, char accept[32],
                        const char **why)
 {
@@ -322,21 +333,24 @@ int gw_h2_head_request(struct gw_h2_client *c, bool end, struct gw_request *out,
     p = gw_buf_begin(c->head);
     stop = p + c->head->len;
     while (next_field(&p, stop, &f)) {
-        *why = f.name_len > 0 && f.name[0] == ':' ? take_pseudo(&f, &pseudo) : check_field(&f);
-        if (*why == NULL && f.name[0] != ':')
+        if (f.name_len > 0 && f.name[0] == ':') {
+            *why = take_pseudo(&f, &pseudo);
+            if (*why != NULL)
+                return 400;
+            continue;
+        }
+        *why = check_field(&f);
+        if (*why == NULL)
             *why = note_field(&f, &s);
         if (*why != NULL)
             return 400;
-        if (f.name[0] == ':' || f.id == GW_FIELD_HOST)
+        if (f.id == GW_FIELD_HOST)
             continue;
         if (pseudo.protocol.p != NULL && f.id == GW_FIELD_SEC_WEBSOCKET_KEY)
             continue;
         if (c->n_cookies > 1 && f.id == GW_FIELD_COOKIE) {
-            /* RFC 9113 section 8.2.3 */
             if (cookie != NULL) {
-                memcpy(joined + cookie->value_len, "; ", 2);
-                memcpy(joined + cookie->value_len + 2, f.value, f.value_len);
-                cookie->value_len += 2 + f.value_len;
+                add_crumb(cookie, joined, &f);
                 continue;
             }
             cookie = &fields[out->n_fields];

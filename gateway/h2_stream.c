@@ -362,7 +362,7 @@ static void deliver(struct gw_h2_stream *s)
         s->flush_due = false;
         x->bytes_in += (uint64_t)n;
     }
-    if (n > 0) {
+    if (n > 0 && s->in != NULL) {
         (void)nghttp2_session_consume(c->ng, s->id, (size_t)n);
         gw_buf_consume(&c->w->bufs, &s->in, (size_t)n);
         gw_h2_touch(c);
