@@ -55,9 +55,10 @@ class Api:
         self.key = key
         self.limit = limit
 
-    def command(self, method, path, headers=(), body_file=None):
+    def command(self, method, path, headers=(), body_file=None, wait_s=0):
+        """wait_s: seconds that the manager may take besides, since it was asked to wait."""
         argv = ["curl", "--silent", "--show-error", "--http2-prior-knowledge",
-                "--unix-socket", self.socket_path, "--request", method, "--max-time", str(self.limit),
+                "--unix-socket", self.socket_path, "--request", method, "--max-time", str(self.limit + wait_s),
                 "--header", "accept:"]
         if method == "HEAD":
             argv.append("--head")
@@ -80,7 +81,9 @@ class Api:
             headers.append("content-type: application/octet-stream")
         with tempfile.TemporaryDirectory(prefix="transom-api-") as folder:
             head = os.path.join(folder, "head")
-            argv = self.command(method, path, headers, "-" if data is not None else None)
+            wait_ms = body.get("wait_ms") if isinstance(body, dict) else None
+            argv = self.command(method, path, headers, "-" if data is not None else None,
+                                wait_ms / 1000 if isinstance(wait_ms, int) and wait_ms > 0 else 0)
             argv[1:1] = ["--dump-header", head]
             done = subprocess.run(argv, input=data, stdin=None if data is not None else
                                   subprocess.DEVNULL, stdout=subprocess.PIPE,
