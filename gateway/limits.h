@@ -5,8 +5,8 @@
  *
  * Clients (an address; of IPv6 the /64) hold connections, tunnels included; counted for all workers
  * at once, when a connection begins and ends. Sandboxes have requests under way and tunnels; each
- * worker writes counters of its own, and looks at the others' only when it has an eighth of its share
- * itself, so that a limit may be passed by at most an eighth. */
+ * worker writes counters of its own, and looks at the others' only when it has an eighth of its
+ * share itself, so that a limit may be passed by at most an eighth. */
 #ifndef GATEWAY_LIMITS_H
 #define GATEWAY_LIMITS_H
 

@@ -30,7 +30,7 @@ struct gw_options {
     struct gw_cidr *trusted, *proxies; /* proxies: those that send a PROXY header */
     size_t n_trusted, n_proxies;
     bool https_redirect;
-    bool allow_framing; /* what forbids frames is taken out of responses */
+    bool allow_framing;           /* what forbids frames is taken out of responses */
     unsigned https_redirect_port; /* 0: that of the first https listener */
     unsigned n_workers;
     unsigned max_connections;

@@ -81,7 +81,7 @@ struct gw_gateway {
     int64_t start_s, certificates_end_s;
     size_t n_certificates;
     _Atomic uint64_t reloads, reloads_refused;
-    _Atomic unsigned n_ended;    /* workers that have come to their end */
+    _Atomic unsigned n_ended;     /* workers that have come to their end */
     void (*on_change)(void *arg); /* called then, and after a reload, by the worker's thread */
     void *arg;
     _Atomic unsigned n_connections; /* of all workers */
