@@ -5,7 +5,7 @@
  *         hold. Changes made meanwhile come again from the stream, which does no harm.
  * follow: XREAD BLOCK from the last id seen. A reader that fell so far behind that the stream was
  *         trimmed past it loads again.
- * Redis gone: the table stays as it is. Redis back but empty: its manager is about to write
+ * Redis gone: the table stays as it is. Redis back but empty, or in part: its manager is writing
  * everything back, so routes are forgotten only when that has not happened for a while. */
 #include "gateway/feed.h"
 
@@ -19,10 +19,10 @@
 #include "transom/log.h"
 #include "transom/state.h"
 
-#define BATCH         "1000" /* changes per read, fields per portion */
-#define BATCH_N       1000
-#define BLOCK_MS      "5000"
-#define EMPTY_WAIT_MS 5000
+#define BATCH           "1000" /* changes per read, fields per portion */
+#define BATCH_N         1000
+#define BLOCK_MS        "5000"
+#define REWRITE_WAIT_MS 5000
 
 enum feed_state {
     DOWN,    /* no connection */
@@ -172,17 +172,21 @@ static void on_sweep_timer(uv_timer_t *timer)
         sweep(f);
     else if (f->state == DOWN && tr_redis_is_up(f->redis))
         ask_ends(f); /* after a command that failed */
+    else if (f->state != DOWN)
+        uv_timer_start(timer, on_sweep_timer, 200, 0); /* between two questions */
 }
 
 static void end_load(struct gw_feed *f)
 {
     atomic_fetch_add(&f->figures.loads, 1);
     log_info("routes: %zu loaded", f->n_loaded);
-    f->loaded = true;
-    if (f->n_loaded > 0 || gw_table_count(f->table) == 0)
+    /* A Redis that lost everything is written anew, one sandbox after the other: what is not there
+     * may come yet, and its tunnels should not end meanwhile. */
+    if (!f->loaded)
         sweep(f);
     else
-        uv_timer_start(&f->sweep_timer, on_sweep_timer, EMPTY_WAIT_MS, 0);
+        uv_timer_start(&f->sweep_timer, on_sweep_timer, REWRITE_WAIT_MS, 0);
+    f->loaded = true;
     follow(f);
 }
 
