@@ -93,14 +93,14 @@ static int try_open(const char *folder, const char *name, int flags)
 }
 
 /* The failures of a child come home as its exit status. */
-#define IN_CHILD(body)                                                                             \
+#define IN_CHILD(attempts)                                                                         \
     do {                                                                                           \
         int status;                                                                                \
         pid_t pid = fork();                                                                        \
         if (pid == 0) {                                                                            \
             restrict_now();                                                                        \
             if (restricted())                                                                      \
-                body;                                                                              \
+                (attempts)();                                                                      \
             _exit(0);                                                                              \
         }                                                                                          \
         ck_assert_int_eq(waitpid(pid, &status, 0), pid);                                           \
@@ -185,25 +185,25 @@ static void try_capabilities(void)
 
 START_TEST(files_are_those_of_the_view)
 {
-    IN_CHILD(try_files());
+    IN_CHILD(try_files);
 }
 END_TEST
 
 START_TEST(no_other_process_can_be_reached)
 {
-    IN_CHILD(try_processes());
+    IN_CHILD(try_processes);
 }
 END_TEST
 
 START_TEST(no_new_listener_and_no_odd_socket)
 {
-    IN_CHILD(try_sockets());
+    IN_CHILD(try_sockets);
 }
 END_TEST
 
 START_TEST(no_capability_is_left)
 {
-    IN_CHILD(try_capabilities());
+    IN_CHILD(try_capabilities);
 }
 END_TEST
 

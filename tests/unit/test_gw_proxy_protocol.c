@@ -29,13 +29,18 @@ static int parse(const char *p, size_t n)
     return r;
 }
 
+static void put(char *to, const char *from, size_t n)
+{
+    memcpy(to, from, n);
+}
+
 /* Whole with a rest behind it; and each beginning of it wants more. */
 static void check_good(const char *p, size_t n, const char *address, int port)
 {
     char text[INET6_ADDRSTRLEN] = "", longer[3000];
 
     memcpy(longer, p, n);
-    memcpy(longer + n, "GET / HTTP/1.1\r\n", 16);
+    put(longer + n, "GET / HTTP/1.1\r\n", 16);
     for (size_t i = 0; i < n; i++)
         ck_assert_int_eq(parse(p, i), 0);
     ck_assert_int_eq(parse(p, n), (int)n);
@@ -92,13 +97,13 @@ START_TEST(version_1_faults)
     BAD("GET / HTTP/1.1\r\n\r\n");
     BAD("\x16\x03\x01");
     memset(line, 'x', sizeof(line));
-    memcpy(line, "PROXY UNKNOWN ", 14);
+    put(line, "PROXY UNKNOWN ", 14);
     ck_assert_int_eq(parse(line, 106), 0);
     ck_assert_int_eq(parse(line, 107), -EPROTO);
     ck_assert_int_eq(parse(line, 200), -EPROTO);
-    memcpy(line + 105, "\r\n", 2);
+    put(line + 105, "\r\n", 2);
     ck_assert_int_eq(parse(line, 200), 107);
-    memcpy(line + 105, "x\r\n", 3);
+    put(line + 105, "x\r\n", 3);
     ck_assert_int_eq(parse(line, 200), -EPROTO);
 }
 END_TEST
@@ -117,11 +122,11 @@ START_TEST(version_2)
     GOOD(V2("\x20", "\x77", "\x00\x03") "abc", NULL, 0);
     GOOD(V2("\x21", "\x00", "\x00\x03") "abc", NULL, 0);
     memset(head, 0, sizeof(head));
-    memcpy(head, V2("\x21", "\x31", "\x00\xd8"), 16);
+    put(head, V2("\x21", "\x31", "\x00\xd8"), 16);
     check_good(head, 16 + 216, NULL, 0);
-    memcpy(head, V2("\x20", "\x00", "\x07\xf0"), 16); /* 2048 in all */
+    put(head, V2("\x20", "\x00", "\x07\xf0"), 16); /* 2048 in all */
     check_good(head, 2048, NULL, 0);
-    memcpy(head, V2("\x20", "\x00", "\x07\xf1"), 16);
+    put(head, V2("\x20", "\x00", "\x07\xf1"), 16);
     ck_assert_int_eq(parse(head, 16), -EPROTO);
 }
 END_TEST
