@@ -247,7 +247,7 @@ class Agent:
                     with contextlib.suppress(OSError):
                         os.rmdir(root)
                 return not os.path.isdir(self.group)
-            wait_until(gone, f"{self.group} to become empty", 30)
+            wait_until(gone, f"{self.group} to become empty", 60)
         shutil.rmtree(self.dir, ignore_errors=True)
         for bad in ("ERROR: ", "runtime error", "WARNING: ThreadSanitizer", "handles were left"):
             if bad in text:

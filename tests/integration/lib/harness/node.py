@@ -176,7 +176,7 @@ class Node:
 
     def _answers(self, path):
         try:
-            return Api(path, limit=10).request("GET", "/v1/version").status == 200
+            return Api(path, limit=60).request("GET", "/v1/version").status == 200
         except ConnectionError:
             return False
 
@@ -293,14 +293,14 @@ class Node:
     def leftovers(self):
         return cleanup.leftovers(self.tag, self.dir, self.tag, self._links, {os.getpid()})
 
-    def assert_clean(self, limit=20):
+    def assert_clean(self, limit=60):
         """After stop(): no process, tap, namespace, cgroup, mount or socket of this node is left."""
         try:
             wait_until(lambda: not self.leftovers(), "nothing is left of the node", limit)
         except AssertionError:
             raise AssertionError("left behind:\n  " + "\n  ".join(self.leftovers())) from None
 
-    def close(self, limit=20):
+    def close(self, limit=60):
         """Remove everything, in whatever state it is; then fail if the node left a mess though it
         had the chance to clean up."""
         if self._closed:

@@ -121,7 +121,7 @@ class RawGuest:
             self.send_frame(0x0806, request[:6] + b"\0\2" + self.mac + request[24:28] + request[8:18],
                             target=request[8:14])
 
-    def wait(self, match, what, limit=20):
+    def wait(self, match, what, limit=60):
         """The next frame that match(ethertype, payload) accepts; others are kept in self.frames."""
         deadline = time.monotonic() + limit
         while True:
@@ -146,7 +146,7 @@ class RawGuest:
                                  f"ARP answer of {address}", limit=0.2)
         raise AssertionError(f"{self.address}: no ARP answer of {address}")
 
-    def wait_packet(self, match, what, limit=20):
+    def wait_packet(self, match, what, limit=60):
         def check(kind, data):
             if kind != 0x0800:
                 return None
@@ -193,7 +193,7 @@ class RawGuest:
         return self.wait_packet(lambda p: p.protocol == TCP and p.dport == sport,
                                 f"answer of {target}:{port}")
 
-    def ask_dns(self, name, limit=20):
+    def ask_dns(self, name, limit=60):
         """Addresses of a name; None when the server refused it."""
         ident = self.next_port()
         question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + b"\0\0\1\0\1"

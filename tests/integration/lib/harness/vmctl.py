@@ -52,7 +52,7 @@ class Vmctl:
             raise AssertionError(f"{command}: {outcome}")
         return outcome
 
-    def end(self, limit=30):
+    def end(self, limit=90):
         """Let go of everything, as a manager that exits; returns the exit status."""
         self.popen.stdin.close()
         status = self.popen.wait(limit)
