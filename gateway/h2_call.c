@@ -197,18 +197,15 @@ static void bad_response(struct gw_h2_call *c, const char *why)
 }
 
 /* The final head. */
-static void pass_head(struct gw_h2_call *c, struct gw_response *resp, bool end)
+static void pass_head(struct gw_h2_call *c, const struct gw_response *resp, bool end)
 {
     struct gw_exchange *x = c->x;
-    struct gw_buf *rewritten = NULL;
-    int r = c->ops->from_app ? gw_rewrite_response(x, resp, &rewritten) : 0;
+    int r;
 
     c->head_done = true;
     gw_buf_put(&c->w->bufs, x->head);
     x->head = NULL;
-    if (r == 0)
-        r = gw_exchange_head(x, resp);
-    gw_buf_put(&c->w->bufs, rewritten);
+    r = gw_exchange_head(x, resp);
     if (r == 0 && !end)
         r = x->front_ops->flush(x); /* the head does not wait for the body */
     if (r != 0)
@@ -220,6 +217,8 @@ static void pass_head(struct gw_h2_call *c, struct gw_response *resp, bool end)
 static void on_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool end, void *arg)
 {
     struct gw_h2_call *c = arg;
+    struct gw_worker *w = c->w;
+    struct gw_buf *rewritten = NULL;
     struct gw_response resp;
     const char *why;
 
@@ -230,12 +229,15 @@ static void on_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool
     why = to_response(c, head, end, &resp);
     if (why == NULL && resp.status == 101)
         why = "the app changed the protocol";
+    if (why == NULL && c->ops->from_app && gw_rewrite_response(c->x, &resp, &rewritten) != 0)
+        why = "the edge is out of memory";
     if (why != NULL)
         bad_response(c, why);
     else if (resp.status >= 200)
         pass_head(c, &resp, end);
     else if (c->x->front_ops->interim(c->x, &resp) != 0)
         client_gone(c);
+    gw_buf_put(&w->bufs, rewritten);
 }
 
 /* The response is complete and its body was handed over. */

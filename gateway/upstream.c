@@ -298,10 +298,10 @@ static void upgrade(struct gw_upstream *u, const struct gw_response *resp, const
 }
 
 /* Deal with a complete response head. Returns false when u is gone. */
-static bool on_head(struct gw_upstream *u, struct gw_response *resp, const char *rest, size_t n)
+static bool pass_head(struct gw_upstream *u, const struct gw_response *resp, const char *rest,
+                      size_t n)
 {
     struct gw_exchange *x = u->x;
-    struct gw_buf *rewritten;
     int r;
 
     if (resp->status == 101) {
@@ -319,10 +319,6 @@ static bool on_head(struct gw_upstream *u, struct gw_response *resp, const char 
         }
         return true;
     }
-    if (gw_rewrite_response(x, resp, &rewritten) != 0) {
-        fail(u, 502, "no_memory", "The edge is out of memory.");
-        return false;
-    }
     gw_buf_put(&u->w->bufs, x->head);
     if (u->out.borrowed) { /* an answer before its request went out whole */
         u->out.pending = NULL;
@@ -334,7 +330,6 @@ static bool on_head(struct gw_upstream *u, struct gw_response *resp, const char 
     u->state = BODY;
     gw_body_start(&u->body, resp->framing, resp->length);
     r = gw_exchange_head(x, resp);
-    gw_buf_put(&u->w->bufs, rewritten);
     if (r != 0) {
         fail(u, 502, "app_died", "The client is gone.");
         return false;
@@ -342,6 +337,22 @@ static bool on_head(struct gw_upstream *u, struct gw_response *resp, const char 
     if (resp->framing != GW_BODY_NONE)
         gw_timer_start(&u->w->t_body, &u->timer, on_timeout);
     return true;
+}
+
+/* Any head, that of a tunnel included: browsers take cookies from a 101, too. */
+static bool on_head(struct gw_upstream *u, struct gw_response *resp, const char *rest, size_t n)
+{
+    struct gw_worker *w = u->w;
+    struct gw_buf *rewritten;
+    bool alive;
+
+    if (gw_rewrite_response(u->x, resp, &rewritten) != 0) {
+        fail(u, 502, "no_memory", "The edge is out of memory.");
+        return false;
+    }
+    alive = pass_head(u, resp, rest, n);
+    gw_buf_put(&w->bufs, rewritten);
+    return alive;
 }
 
 /* Look for response heads in p[0..n). Returns the bytes used, 0 for none yet (kept), -1: u gone. */
