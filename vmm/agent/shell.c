@@ -627,10 +627,15 @@ int agent_shell_resize(struct agent_shell *sh, int rows, int cols)
     return ioctl(sh->master, TIOCSWINSZ, &size) == 0 ? 0 : -errno;
 }
 
-void agent_shell_kill(struct agent_shell *sh)
+void agent_shell_signal(struct agent_shell *sh, int signum)
 {
     if (!sh->exited)
-        kill(sh->pid, SIGKILL);
+        kill(sh->pid, signum);
+}
+
+void agent_shell_kill(struct agent_shell *sh)
+{
+    agent_shell_signal(sh, SIGKILL);
 }
 
 /* ---- start ---- */

@@ -60,6 +60,8 @@ size_t agent_shell_input(struct agent_shell *sh, const void *data, size_t len);
 /* Drop what was typed and not yet read, put the terminal's modes back. */
 void agent_shell_reset_terminal(struct agent_shell *sh);
 int agent_shell_resize(struct agent_shell *sh, int rows, int cols);
+/* To the shell alone, or to what took its place. */
+void agent_shell_signal(struct agent_shell *sh, int signum);
 /* SIGKILL to the shell alone; on_gone follows. */
 void agent_shell_kill(struct agent_shell *sh);
 /* At the end of the program: close handles, no more events; freed when the loop is empty. */

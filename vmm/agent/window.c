@@ -68,7 +68,7 @@ struct agent_window {
     unsigned n_dying; /* times it was signalled */
     uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer;
     unsigned n_patience;
-    bool foreign; /* another program took the shell's place */
+    bool foreign; /* in the active run another program took the shell's place */
     int n_open;
     int rows, cols;
     int64_t created_at, active_at; /* wall ms, uptime ms */
@@ -267,7 +267,7 @@ static void on_mark(char kind, uint64_t seq, void *arg)
     }
 }
 
-/* A program that replaced the shell will never say that the run ended. */
+/* A program that replaced the shell ("exec node server.js") is what the run is from then on. */
 static void on_look(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
@@ -278,8 +278,7 @@ static void on_look(uv_timer_t *timer)
         start_timer(&w->look_timer, on_look, LOOK_MS);
         return;
     }
-    w->foreign = true;
-    end_run(w->run, w->run->cancelled ? AGENT_KILLED : AGENT_SHELL_GONE);
+    w->foreign = w->run->view.shell_taken = true; /* the run lasts until it ends */
 }
 
 static void on_start(uint64_t seq, void *arg)
@@ -445,8 +444,12 @@ static void on_dying(uv_timer_t *timer)
 
     w->n_dying++;
     if (w->shell != NULL && is_active(w->run)) {
-        agent_group_signal_others(w->dying, signum, agent_shell_pid(w->shell));
-        agent_group_signal_others(w->dying, SIGCONT, agent_shell_pid(w->shell));
+        pid_t spared = w->foreign ? 0 : agent_shell_pid(w->shell);
+
+        if (w->foreign) /* without cgroups it may be in no group's reach */
+            agent_shell_signal(w->shell, signum);
+        agent_group_signal_others(w->dying, signum, spared);
+        agent_group_signal_others(w->dying, SIGCONT, spared);
         start_timer(&w->kill_timer, on_dying, DYING_POLL_MS);
         return;
     }
@@ -485,7 +488,9 @@ static void cancel(struct agent_window *w)
     if (run->cancelled)
         return;
     run->cancelled = true;
-    if (w->shell != NULL) {
+    if (w->shell != NULL && !agent_shell_is_itself(w->shell))
+        w->foreign = run->view.shell_taken = true;
+    if (w->shell != NULL && !w->foreign) {
         agent_shell_reset_terminal(w->shell);
         if (agent_shell_post(w->shell, ++w->windows->last_seq, "", 0, "", NULL) != 0)
             agent_shell_kill(w->shell); /* no other way to get it back */
@@ -571,8 +576,9 @@ static void begin(struct agent_window *w)
         return;
     if (is_active(w->run))
         cancel(w);
-    else if (w->foreign && w->shell != NULL)
-        agent_shell_kill(w->shell); /* and on_gone() comes back here */
+    else if (w->shell != NULL && agent_shell_has_started(w->shell) &&
+             !agent_shell_is_itself(w->shell))
+        agent_shell_kill(w->shell); /* typed "exec zsh"; on_gone() comes back here */
     else if (w->dying == NULL)
         post(w, run);
 }

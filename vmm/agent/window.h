@@ -32,6 +32,7 @@ struct agent_run_view {
     bool to_final; /* to is where the output ends, though the run may not be known to have ended */
     bool has_code, by_exit;
     int code;
+    bool shell_taken; /* "exec PROGRAM": the run lasts until that ends, and the shell is gone then */
     bool shell_replaced;          /* a shell that did not come back was replaced to start it */
     int64_t started_at, ended_at; /* wall ms; 0: not yet */
 };

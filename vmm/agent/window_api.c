@@ -56,6 +56,8 @@ static json_t *run_json(struct agent_run *run, const char *window)
         return NULL;
     if (v.has_code && v.status != AGENT_RUNNING)
         agent_exit_json(obj, v.by_exit, v.code);
+    if (v.shell_taken)
+        json_object_set_new(obj, "shell_taken", json_true());
     if (v.shell_replaced)
         json_object_set_new(obj, "shell_replaced", json_true());
     if (v.started_at != 0)
