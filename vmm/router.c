@@ -133,6 +133,8 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    W,                         READ,    NONE,   forward, ABSENT),
     AT("DELETE", W,                         SESSION, NONE,   forward, GONE),
     AT("POST",   W "/run",                  SESSION, JSON,   forward, MEMBERS(run), USE),
+    AT("GET",    W "/runs",                 READ,    NONE,   forward, ABSENT),
+    AT("GET",    W "/runs/{id}",            READ,    NONE,   forward, ABSENT),
     AT("GET",    W "/output",               READ,    NONE,   forward, ABSENT),
     AT("POST",   W "/input",                SESSION, STREAM, forward, ABSENT, USE),
     AT("POST",   W "/resize",               SESSION, JSON,   forward, MEMBERS(resize), ABSENT),

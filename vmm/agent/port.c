@@ -186,6 +186,14 @@ static json_t *find_owner(const struct agent *a, pid_t pid)
                      w != NULL && run_id[0] != '\0' ? run_id : NULL, "exec_id", exec_id);
 }
 
+static void tell_run(struct agent *a, const struct agent_listener *l)
+{
+    const char *run_id = json_string_value(json_object_get(l->owner, "run_id"));
+
+    if (run_id != NULL)
+        agent_windows_listening(a->windows, run_id, l->port);
+}
+
 static json_t *to_json(const struct agent_listener *l)
 {
     json_t *out =
@@ -240,8 +248,10 @@ static void look(struct agent_ports *p)
         if (unknown)
             find_pids(next, n);
         for (size_t i = 0; i < n; i++) {
-            if (next[i].pid != 0 && next[i].owner == NULL)
+            if (next[i].pid != 0 && next[i].owner == NULL) {
                 next[i].owner = find_owner(p->agent, next[i].pid);
+                tell_run(p->agent, &next[i]);
+            }
         }
         for (size_t i = 0; i < p->n; i++) {
             if (find(next, n, &p->now[i]) == NULL)

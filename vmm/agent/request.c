@@ -407,6 +407,22 @@ static bool type_fits(struct agent_request *req, const struct tr_h2_head *head)
     return false;
 }
 
+static enum agent_form wanted_form(struct agent_request *req, const struct tr_h2_head *head)
+{
+    const struct agent_text *stream = agent_target_query(&req->target, "stream");
+    const char *accept = tr_h2_head_get(head, "accept");
+
+    if (stream != NULL)
+        return strcmp(stream->at, "sse") == 0      ? AGENT_FORM_SSE
+               : strcmp(stream->at, "ndjson") == 0 ? AGENT_FORM_NDJSON
+                                                   : AGENT_FORM_JSON;
+    if (accept != NULL && strstr(accept, "text/event-stream") != NULL)
+        return AGENT_FORM_SSE;
+    if (accept != NULL && strstr(accept, "application/x-ndjson") != NULL)
+        return AGENT_FORM_NDJSON;
+    return AGENT_FORM_JSON;
+}
+
 void agent_request_start(struct tr_h2 *h2, struct tr_h2_stream *st, const struct tr_h2_head *head,
                          bool end, void *arg)
 {
@@ -423,6 +439,7 @@ void agent_request_start(struct tr_h2 *h2, struct tr_h2_stream *st, const struct
     tr_h2_stream_set(st, &stream_cbs, req);
     if (!route(req, head) || !type_fits(req, head))
         return;
+    req->form = wanted_form(req, head);
     if (req->route->body_limit == 0 || end)
         run_handler(req);
 }

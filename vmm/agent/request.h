@@ -21,6 +21,9 @@ struct agent_request_cbs {
     void (*on_close)(struct agent_request *req, uint32_t code);
 };
 
+/* What the client takes, by its accept field or ?stream=ndjson|sse. */
+enum agent_form { AGENT_FORM_JSON, AGENT_FORM_NDJSON, AGENT_FORM_SSE };
+
 struct agent_request {
     struct agent *agent;
     struct tr_h2_stream *stream;
@@ -32,6 +35,7 @@ struct agent_request {
     bool body_ended; /* nothing more comes from the peer */
     bool handed;     /* the handler ran */
     bool answered;   /* a final head was sent */
+    enum agent_form form;
     const struct agent_request_cbs *cbs;
     void *ctx; /* the handler's */
 };

@@ -23,6 +23,8 @@ const struct agent_route agent_routes[] = {
     {"GET", "/v1/windows/*", 0, false, agent_window_handle_get},
     {"DELETE", "/v1/windows/*", 0, false, agent_window_handle_close},
     {"POST", "/v1/windows/*/run", AGENT_RUN_JSON_LIMIT, false, agent_window_handle_run},
+    {"GET", "/v1/windows/*/runs", 0, false, agent_window_handle_runs},
+    {"GET", "/v1/windows/*/runs/*", 0, false, agent_window_handle_get_run},
     {"GET", "/v1/windows/*/output", 0, false, agent_window_handle_output},
     {"POST", "/v1/windows/*/input", 0, false, agent_window_handle_input},
     {"POST", "/v1/windows/*/resize", AGENT_JSON_LIMIT, false, agent_window_handle_resize},

@@ -23,6 +23,7 @@
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/shell.h"
 #include "vmm/agent/signame.h"
+#include "vmm/agent/utf8.h"
 
 #define TERM_MS         200 /* between SIGTERM and SIGKILL of what is cancelled */
 #define DYING_POLL_MS   10
@@ -50,6 +51,7 @@ struct agent_run {
     bool mark_from, mark_to, told; /* seen so far: both marks, the news of its end */
     unsigned n_shells;
     char id[AGENT_RUN_ID_SIZE];
+    char *shown; /* view.command */
     struct agent_run_view view;
 };
 
@@ -60,9 +62,11 @@ struct agent_window {
     struct agent_ring ring;
     struct tr_masker *masker; /* between the terminal and the ring */
     struct agent_group *group;
-    struct agent_shell *shell; /* NULL: gone, the next run opens one */
-    struct agent_run *run;     /* active, or the last one that was; referenced */
-    struct agent_run *waiting; /* referenced */
+    struct agent_shell *shell;                   /* NULL: gone, the next run opens one */
+    struct agent_run *run;                       /* active, or the last one that was; referenced */
+    struct agent_run *waiting;                   /* referenced */
+    struct agent_run *past[AGENT_MAX_PAST_RUNS]; /* ended ones, oldest first; referenced */
+    size_t n_past;
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
     unsigned n_dying; /* times it was signalled */
@@ -121,6 +125,7 @@ void agent_run_unref(struct agent_run *run)
 {
     if (--run->refs > 0)
         return;
+    free(run->shown);
     free(run->command);
     json_decref(run->env);
     free(run);
@@ -165,6 +170,16 @@ static void show_held(struct agent_window *w)
     tr_masker_flush(w->masker);
 }
 
+static void remember(struct agent_window *w, struct agent_run *run)
+{
+    if (w->n_past == AGENT_MAX_PAST_RUNS) {
+        agent_run_unref(w->past[0]);
+        memmove(w->past, w->past + 1, --w->n_past * sizeof(w->past[0]));
+    }
+    agent_run_ref(run);
+    w->past[w->n_past++] = run;
+}
+
 /* The one end of every run. */
 static void end_run(struct agent_run *run, enum agent_run_status status)
 {
@@ -182,6 +197,11 @@ static void end_run(struct agent_run *run, enum agent_run_status status)
     run->view.ended_at = agent_wall_ms();
     run->window = NULL;
     explicit_bzero(run->command, run->command_len);
+    free(run->command);
+    run->command = NULL;
+    json_decref(run->env);
+    run->env = NULL;
+    remember(w, run);
     if (w->shell != NULL && run->posted) {
         agent_group_move(w->group, agent_shell_pid(w->shell));
         if (!run->begun && run->group != NULL) /* as far as we heard; the shell may just have */
@@ -260,6 +280,7 @@ static void on_mark(char kind, uint64_t seq, void *arg)
     if (kind == 'S' && !run->mark_to) { /* a shell that was interrupted begins again */
         run->mark_from = true;
         run->view.from = run->view.to = w->ring.end;
+        tell_listeners(w);
     } else if (kind == 'E' && !run->mark_to) {
         run->mark_to = true;
         run->view.to = w->ring.end;
@@ -375,6 +396,8 @@ static void dispose(struct agent_window *w)
         agent_run_unref(w->run);
         w->run = NULL;
     }
+    while (w->n_past > 0)
+        agent_run_unref(w->past[--w->n_past]);
     if (w->dying != NULL)
         agent_group_free(w->dying);
     agent_group_free(w->group);
@@ -617,6 +640,24 @@ struct agent_window *agent_windows_owner(struct agent_windows *ws, pid_t pid, ch
     return NULL;
 }
 
+/* A command as it is remembered. */
+static char *make_record(const struct agent *a, const char *command, size_t len)
+{
+    size_t n = 0;
+    char *hidden = tr_mask_text(a->secrets->mask, command, len, &n), *out;
+
+    if (hidden == NULL)
+        return NULL;
+    if (n > AGENT_MAX_COMMAND) {
+        n = AGENT_MAX_COMMAND;
+        while (n > 0 && ((unsigned char)hidden[n] & 0xc0) == 0x80)
+            n--; /* not in the middle of a character */
+    }
+    out = agent_utf8_repair(hidden, n, NULL);
+    free(hidden);
+    return out;
+}
+
 static int new_run(struct agent_window *w, const char *command, size_t len, json_t *env,
                    struct agent_run **out)
 {
@@ -630,9 +671,12 @@ static int new_run(struct agent_window *w, const char *command, size_t len, json
     run->seq = ++ws->last_seq;
     snprintf(prefix, sizeof(prefix), "r%llu.", (unsigned long long)run->seq);
     run->command = malloc(len + 1);
-    r = run->command == NULL ? UV_ENOMEM
-                             : agent_group_new(ws->agent->groups, w->group, prefix, &run->group);
+    run->shown = make_record(ws->agent, command, len);
+    r = run->command == NULL || run->shown == NULL
+            ? UV_ENOMEM
+            : agent_group_new(ws->agent->groups, w->group, prefix, &run->group);
     if (r != 0) {
+        free(run->shown);
         free(run->command);
         free(run);
         return r;
@@ -646,6 +690,7 @@ static int new_run(struct agent_window *w, const char *command, size_t len, json
     run->view.from = run->view.to = w->ring.end;
     format_id(ws, run->seq, run->id);
     run->view.id = run->id;
+    run->view.command = run->shown;
     *out = run;
     return 0;
 }
@@ -799,6 +844,46 @@ const struct agent_ring *agent_window_ring(const struct agent_window *w)
 struct agent_run *agent_window_run(struct agent_window *w)
 {
     return w->run;
+}
+
+struct agent_run *agent_window_nth_run(struct agent_window *w, size_t i)
+{
+    if (i < w->n_past)
+        return w->past[i];
+    i -= w->n_past;
+    if (is_active(w->run) && i-- == 0)
+        return w->run;
+    return i == 0 ? w->waiting : NULL;
+}
+
+struct agent_run *agent_window_find_run(struct agent_window *w, const char *id)
+{
+    struct agent_run *run = NULL;
+
+    for (size_t i = 0; (run = agent_window_nth_run(w, i)) != NULL; i++) {
+        if (strcmp(run->id, id) == 0)
+            return run;
+    }
+    return NULL;
+}
+
+void agent_windows_listening(struct agent_windows *ws, const char *run_id, uint16_t port)
+{
+    struct agent_window_listener *next;
+
+    for (struct agent_window *w = ws->list; w != NULL; w = w->next) {
+        struct agent_run *run = agent_window_find_run(w, run_id);
+
+        if (run == NULL)
+            continue;
+        if (port == AGENT_PREVIEW_PORT)
+            run->view.previews = true;
+        for (struct agent_window_listener *l = w->listeners; l != NULL; l = next) {
+            next = l->next;
+            if (l->on_listen != NULL)
+                l->on_listen(l, run, port);
+        }
+    }
 }
 
 json_t *agent_window_json(struct agent_window *w)

@@ -12,6 +12,9 @@
 
 #define AGENT_RING_BYTES      (1u << 20)
 #define AGENT_MAX_WINDOWS     128
+#define AGENT_MAX_PAST_RUNS   32   /* ended ones that a window remembers */
+#define AGENT_MAX_COMMAND     4096 /* bytes that are remembered of a command */
+#define AGENT_PREVIEW_PORT    8080
 #define AGENT_DEFAULT_ROWS    24
 #define AGENT_DEFAULT_COLS    80
 #define AGENT_DEFAULT_IDLE_MS 600000
@@ -26,22 +29,27 @@ enum agent_run_status { AGENT_RUNNING, AGENT_EXITED, AGENT_KILLED, AGENT_SHELL_G
 /* What others may read of a run. */
 struct agent_run_view {
     const char *id;
+    const char *command; /* UTF-8, secrets hidden, cut */
     enum agent_run_status status;
     uint64_t from, to; /* of its output in the window's stream; to grows while it runs */
     bool placed;       /* from is where the output begins; until then it is where it would by now */
     bool to_final; /* to is where the output ends, though the run may not be known to have ended */
     bool has_code, by_exit;
     int code;
-    bool shell_taken; /* "exec PROGRAM": the run lasts until that ends, and the shell is gone then */
+    bool previews; /* it listens or listened on AGENT_PREVIEW_PORT */
+    bool
+        shell_taken; /* "exec PROGRAM": the run lasts until that ends, and the shell is gone then */
     bool shell_replaced;          /* a shell that did not come back was replaced to start it */
     int64_t started_at, ended_at; /* wall ms; 0: not yet */
 };
 
 struct agent_window_listener {
     struct agent_window_listener *next;
-    /* Bytes were added to the ring. */
+    /* Bytes were added to the ring, or a run began or ended. */
     void (*on_output)(struct agent_window_listener *l);
     void (*on_input_drain)(struct agent_window_listener *l);
+    /* A process of the run listens on port. NULL: not of interest. */
+    void (*on_listen)(struct agent_window_listener *l, const struct agent_run *run, uint16_t port);
     /* The window is closed; the listener is off the list already. */
     void (*on_close)(struct agent_window_listener *l);
 };
@@ -60,6 +68,9 @@ void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t
 #define AGENT_RUN_ID_SIZE 48
 struct agent_window *agent_windows_owner(struct agent_windows *ws, pid_t pid, char *run_id);
 
+/* A process that belongs to the run listens on port. */
+void agent_windows_listening(struct agent_windows *ws, const char *run_id, uint16_t port);
+
 /* Output from here on hides the secrets that are active now. */
 void agent_windows_secrets_changed(struct agent_windows *ws);
 
@@ -75,7 +86,11 @@ void agent_window_close(struct agent_window *w, const char *reason, agent_run_cb
 const char *agent_window_name(const struct agent_window *w);
 const struct agent_ring *agent_window_ring(const struct agent_window *w);
 struct agent_run *agent_window_run(struct agent_window *w); /* the last begun, or NULL */
-json_t *agent_window_json(struct agent_window *w);          /* new */
+/* The i-th of the runs that are remembered, oldest first, those under way last; borrowed, or NULL.
+ */
+struct agent_run *agent_window_nth_run(struct agent_window *w, size_t i);
+struct agent_run *agent_window_find_run(struct agent_window *w, const char *id);
+json_t *agent_window_json(struct agent_window *w); /* new */
 size_t agent_window_input(struct agent_window *w, const void *data, size_t len);
 int agent_window_resize(struct agent_window *w, int rows, int cols);
 void agent_window_listen(struct agent_window *w, struct agent_window_listener *l);

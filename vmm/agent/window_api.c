@@ -7,16 +7,16 @@
 #include <string.h>
 
 #include "vmm/agent/base64.h"
-#include "vmm/agent/port.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/signame.h"
 #include "vmm/agent/utf8.h"
 #include "vmm/agent/window.h"
+#include "vmm/agent/window_stream.h"
 
 #define DEFAULT_WAIT_MS 30000
 #define MAX_WAIT_MS     INT64_C(86400000)
 #define MAX_SIZE        1000  /* rows, columns */
 #define INPUT_HIGH      65536 /* typed bytes that may wait in a window */
-#define PREVIEW_PORT    8080
 
 /* The name in the path, or NULL: answered. */
 static const char *window_name(struct agent_request *req)
@@ -42,20 +42,29 @@ static struct agent_window *find(struct agent_request *req)
 
 /* ---- runs ---- */
 
-/* What goes between "run_id" and "to" in every answer. */
-static json_t *run_json(struct agent_run *run, const char *window)
+json_t *agent_listen_json(const struct agent *a, uint16_t port)
+{
+    bool shown = port == AGENT_PREVIEW_PORT && a->id.public_url[0] != '\0';
+
+    return json_pack("{s:i,s:s*}", "port", (int)port, "preview_url",
+                     shown ? a->id.public_url : NULL);
+}
+
+json_t *agent_run_json(struct agent *a, struct agent_run *run, const char *window)
 {
     struct agent_run_view v;
     json_t *obj;
 
     agent_run_view(run, &v);
-    obj = json_pack("{s:s,s:s,s:s,s:I,s:I}", "run_id", v.id, "window", window, "status",
+    obj = json_pack("{s:s,s:s,s:s,s:I,s:I,s:I}", "run_id", v.id, "window", window, "status",
                     agent_run_status_name(v.status), "from", (json_int_t)v.from, "to",
-                    (json_int_t)v.to);
+                    (json_int_t)v.to, "bytes", (json_int_t)(v.to - v.from));
     if (obj == NULL)
         return NULL;
     if (v.has_code && v.status != AGENT_RUNNING)
         agent_exit_json(obj, v.by_exit, v.code);
+    if (v.previews && a->id.public_url[0] != '\0')
+        json_object_set_new(obj, "preview_url", json_string(a->id.public_url));
     if (v.shell_taken)
         json_object_set_new(obj, "shell_taken", json_true());
     if (v.shell_replaced)
@@ -131,8 +140,7 @@ static void end_wait(struct wait *wait)
 
 static void answer_wait(struct wait *wait)
 {
-    struct agent *a = wait->req->agent;
-    json_t *obj = run_json(wait->run, wait->name);
+    json_t *obj = agent_run_json(wait->req->agent, wait->run, wait->name);
     struct agent_run_view v;
 
     agent_run_view(wait->run, &v);
@@ -140,8 +148,6 @@ static void answer_wait(struct wait *wait)
         add_output(obj, agent_window_ring(wait->window), v.from, v.to, wait->b64);
     else if (obj != NULL)
         json_object_set_new(obj, "output", json_string(""));
-    if (obj != NULL && agent_ports_has(a->ports, PREVIEW_PORT) && a->id.public_url[0] != '\0')
-        json_object_set_new(obj, "preview_url", json_string(a->id.public_url));
     agent_request_answer(wait->req, 200, obj);
     end_wait(wait);
 }
@@ -224,6 +230,13 @@ static bool parse_run(struct agent_request *req, json_t *body, struct run_order 
     return true;
 }
 
+static bool wants_b64(struct agent_request *req)
+{
+    const struct agent_text *text = agent_target_query(&req->target, "b64");
+
+    return text != NULL && strcmp(text->at, "1") == 0;
+}
+
 static void start_run(struct agent_request *req, const char *name, const struct run_order *o)
 {
     struct agent *a = req->agent;
@@ -242,6 +255,11 @@ static void start_run(struct agent_request *req, const char *name, const struct 
         r = agent_run_start(w, o->command, o->len, o->env, &run, &err);
     if (r != 0) {
         agent_request_fail(req, r == UV_EBUSY ? r : UV_EIO, &err);
+        return;
+    }
+    if (req->form != AGENT_FORM_JSON) {
+        agent_window_stream_start(req, w, run, 0, o->b64 || wants_b64(req));
+        agent_run_unref(run);
         return;
     }
     wait = calloc(1, sizeof(*wait));
@@ -305,8 +323,45 @@ void agent_window_handle_get(struct agent_request *req)
         agent_run_view(agent_window_run(w), &view);
     obj = agent_window_json(w);
     if (obj != NULL && view.placed) /* for this moment it is only named as what keeps it busy */
-        json_object_set_new(obj, "last_run", run_json(agent_window_run(w), agent_window_name(w)));
+        json_object_set_new(obj, "last_run",
+                            agent_run_json(req->agent, agent_window_run(w), agent_window_name(w)));
     agent_request_answer(req, 200, obj);
+}
+
+static json_t *record_json(struct agent *a, struct agent_run *run, const char *window)
+{
+    json_t *obj = agent_run_json(a, run, window);
+    struct agent_run_view v;
+
+    agent_run_view(run, &v);
+    if (obj != NULL)
+        json_object_set_new(obj, "command", json_string(v.command));
+    agent_secrets_hide_json(a->secrets, obj); /* also those that became active since */
+    return obj;
+}
+
+void agent_window_handle_runs(struct agent_request *req)
+{
+    struct agent_window *w = find(req);
+    json_t *list = w != NULL ? json_array() : NULL;
+    struct agent_run *run;
+
+    if (w == NULL)
+        return;
+    for (size_t i = 0; (run = agent_window_nth_run(w, i)) != NULL; i++)
+        json_array_append_new(list, record_json(req->agent, run, agent_window_name(w)));
+    agent_request_answer(req, 200, json_pack("{s:o}", "runs", list));
+}
+
+void agent_window_handle_get_run(struct agent_request *req)
+{
+    struct agent_window *w = find(req);
+    struct agent_run *run = w != NULL ? agent_window_find_run(w, req->target.params[1].at) : NULL;
+
+    if (run != NULL)
+        agent_request_answer(req, 200, record_json(req->agent, run, agent_window_name(w)));
+    else if (w != NULL)
+        agent_request_error(req, 404, NULL, "the window remembers no such run");
 }
 
 /* ---- output ---- */
@@ -317,7 +372,8 @@ struct viewer {
     struct agent_window *window;
     struct agent_run *run; /* the output ends with it; NULL: with the window */
     uint64_t at;
-    bool full, follow, over;
+    bool full, follow;
+    bool told; /* the head was sent; until then the run has not begun */
 };
 
 static void free_viewer(struct viewer *v)
@@ -328,6 +384,25 @@ static void free_viewer(struct viewer *v)
         agent_run_unref(v->run);
     v->req->cbs = NULL;
     free(v);
+}
+
+static void tell_head(struct viewer *v)
+{
+    uint64_t begin = agent_ring_begin(agent_window_ring(v->window));
+    struct agent_run_view view = {.placed = true};
+    char text[32];
+
+    if (v->run != NULL)
+        agent_run_view(v->run, &view);
+    if (!view.placed)
+        return;
+    if (v->at < view.from)
+        v->at = view.from;
+    if (v->at < begin)
+        v->at = begin;
+    v->told = true;
+    snprintf(text, sizeof(text), "%" PRIu64, v->at);
+    agent_request_head(v->req, 200, "application/octet-stream", "transom-from", text);
 }
 
 /* Where the output to be sent ends by now; *last: for good. The end of a run's output is marked
@@ -353,8 +428,13 @@ static bool send_output(struct viewer *v)
     const struct agent_ring *ring = agent_window_ring(v->window);
     const uint8_t *piece;
     bool last;
-    uint64_t end = viewer_end(v, &last);
+    uint64_t end;
 
+    if (!v->told)
+        tell_head(v);
+    if (!v->told)
+        return true;
+    end = viewer_end(v, &last);
     if (v->at < agent_ring_begin(ring)) {
         /* Overtaken: what comes next would not follow what was sent. The client asks again and is
          * told by transom-from where that begins. */
@@ -378,7 +458,7 @@ static bool send_output(struct viewer *v)
         v->at += n;
         v->full = r == 0;
     }
-    if (v->at >= end && last) {
+    if (v->at >= end && last) { /* also when the whole output was overtaken */
         agent_request_finish(v->req);
         free_viewer(v);
         return false;
@@ -438,22 +518,16 @@ static bool parse_offset(struct agent_request *req, const char *name, uint64_t *
     return false;
 }
 
-/* ?run=ID must be the window's last run. Returns false after answering. */
+/* ?run=ID. Returns false after answering. */
 static bool find_run(struct agent_request *req, struct agent_window *w, struct agent_run **out)
 {
     const struct agent_text *text = agent_target_query(&req->target, "run");
-    struct agent_run_view view = {.id = ""};
 
-    if (text == NULL)
+    *out = text != NULL ? agent_window_find_run(w, text->at) : NULL;
+    if (text == NULL || *out != NULL)
         return true;
-    if (agent_window_run(w) != NULL)
-        agent_run_view(agent_window_run(w), &view);
-    if (text->len != strlen(view.id) || memcmp(text->at, view.id, text->len) != 0) {
-        agent_request_error(req, 404, "not_found", "this is not the window's last run");
-        return false;
-    }
-    *out = agent_window_run(w);
-    return true;
+    agent_request_error(req, 404, "not_found", "the window remembers no such run");
+    return false;
 }
 
 void agent_window_handle_output(struct agent_request *req)
@@ -463,7 +537,6 @@ void agent_window_handle_output(struct agent_request *req)
     struct agent_run *run = NULL;
     uint64_t from = 0, follow = 0;
     struct viewer *v;
-    char text[32];
 
     if (w == NULL || !parse_offset(req, "from", &from) || !parse_offset(req, "follow", &follow))
         return;
@@ -473,6 +546,10 @@ void agent_window_handle_output(struct agent_request *req)
     if (from > ring->end) {
         agent_request_error(req, 416, "out_of_range", "the window's output ends at %" PRIu64,
                             ring->end);
+        return;
+    }
+    if (req->form != AGENT_FORM_JSON && run != NULL) {
+        agent_window_stream_start(req, w, run, from, wants_b64(req));
         return;
     }
     v = calloc(1, sizeof(*v));
@@ -486,14 +563,12 @@ void agent_window_handle_output(struct agent_request *req)
     if (run != NULL)
         agent_run_ref(run);
     v->follow = follow != 0;
-    v->at = from < agent_ring_begin(ring) ? agent_ring_begin(ring) : from;
+    v->at = from;
     v->listener.on_output = on_viewer_output;
     v->listener.on_close = on_viewer_window_close;
     agent_window_listen(w, &v->listener);
     req->ctx = v;
     req->cbs = &viewer_cbs;
-    snprintf(text, sizeof(text), "%" PRIu64, v->at);
-    agent_request_head(req, 200, "application/octet-stream", "transom-from", text);
     send_output(v);
 }
 
