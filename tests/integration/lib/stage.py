@@ -215,7 +215,7 @@ class Stage:
         log = os.path.join(self.dir, f"browser-{len(self.browsers)}-{name}.log")
         process = Process(["node", os.path.join(CLIENTS, script), json.dumps(task)], log, env=self.env)
         self.browsers.append(process)
-        return Browser(process, mode, self.host, shot)
+        return Browser(process)
 
     def hot_reload(self, mode, write, **task):
         """Open the page, change it with write(text), see the change: what the browser saw."""
@@ -261,8 +261,10 @@ def _program_name():
 
 
 class Browser:
-    def __init__(self, process, mode, host, shot):
-        self.process, self.mode, self.host, self.shot = process, mode, host, shot
+    """A script that runs in one, started by Stage.browse()."""
+
+    def __init__(self, process):
+        self.process = process
 
     def wait_for(self, word, limit=LIMIT):
         """The script printed a line that is this word."""

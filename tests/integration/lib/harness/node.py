@@ -380,8 +380,10 @@ class Session:
         return done.out
 
     def run(self, window, command, wait_ms=60000, **options):
-        return self.api.post(f"{self.box}/windows/{quote(window)}/run",
-                             {"command": command, "wait_ms": wait_ms, **options})
+        # The answer may come as late as it was asked to.
+        api = Api(self.api.socket_path, self.api.key, max(self.api.limit, wait_ms // 1000 + 60))
+        return api.post(f"{self.box}/windows/{quote(window)}/run",
+                        {"command": command, "wait_ms": wait_ms, **options})
 
     def windows(self):
         return self.api.get(self.box + "/windows")["windows"]
