@@ -233,6 +233,7 @@ static void end(struct gw_h2_client *c)
 static void settle(struct gw_h2_client *c)
 {
     while (c->state == GW_H2_RUN && !c->failing && !c->broken) {
+        gw_h2_pump(c); /* what is wrong with a stream is known before its request goes on */
         gw_h2_run_due(c);
         gw_h2_pump(c);
         gw_h2_write(c);

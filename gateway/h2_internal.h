@@ -50,6 +50,13 @@ enum gw_h2_wait {
 
 struct gw_h2_stream;
 
+/* A header block, collected. */
+struct gw_h2_block {
+    struct gw_buf *buf; /* NULL: no fields */
+    uint32_t bytes, fields, cookie_bytes, n_cookies;
+    bool too_large;
+};
+
 struct gw_h2_list {
     struct gw_h2_stream *first, *last;
 };
@@ -70,9 +77,8 @@ struct gw_h2_client {
     uint16_t client_slot; /* as in struct gw_client */
 
     /* The header block being received. */
-    struct gw_buf *head;
-    uint32_t head_bytes, head_fields, cookie_bytes, n_cookies;
-    bool head_open, head_too_large;
+    struct gw_h2_block block;
+    bool head_open;
 
     uint8_t state;     /* enum gw_h2_state */
     uint8_t wait;      /* enum gw_h2_wait */
@@ -95,6 +101,12 @@ struct gw_h2_stream {
     struct gw_h2_stream *wait_prev, *wait_next;
     struct gw_timer timer; /* the client is to send body, or to take some */
     int32_t id;
+
+    /* The request waits until nghttp2 is done receiving: one that is taken back in the same breath
+     * costs no app anything. */
+    struct gw_h2_block head;
+    bool head_due;
+    bool head_ended; /* no body follows */
 
     /* Request body */
     struct gw_buf *in;       /* what the back has not taken yet; its window was not given back */
@@ -195,11 +207,11 @@ void gw_h2_head_drop(struct gw_h2_client *c);
 /* One field of the block. 0 or NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE. */
 int gw_h2_head_add(struct gw_h2_client *c, const uint8_t *name, size_t name_len,
                    const uint8_t *value, size_t value_len);
-/* The request of a complete block; end: no body follows. Strings point into c->head, fields are
+/* The request of a complete block; end: no body follows. Strings point into the block, fields are
  * the worker's. accept gets what the app must answer to a WebSocket handshake, else "". Returns 0,
  * or a status to answer with; *why is then a short constant. */
-TR_MUST_CHECK int gw_h2_head_request(struct gw_h2_client *c, bool end, struct gw_request *out,
-                                     char accept[32], const char **why);
+TR_MUST_CHECK int gw_h2_head_request(struct gw_worker *w, struct gw_h2_block *block, bool end,
+                                     struct gw_request *out, char accept[32], const char **why);
 /* Trailer fields out of a block, into the worker's fields; block may be NULL. Returns how many, or
  * -1 when they are malformed. */
 TR_MUST_CHECK long gw_h2_head_trailers(struct gw_worker *w, struct gw_buf *block);

@@ -28,10 +28,9 @@ void gw_h2_head_begin(struct gw_h2_client *c)
 
 void gw_h2_head_drop(struct gw_h2_client *c)
 {
-    gw_buf_put(&c->w->bufs, c->head);
-    c->head = NULL;
-    c->head_bytes = c->head_fields = c->cookie_bytes = c->n_cookies = 0;
-    c->head_open = c->head_too_large = false;
+    gw_buf_put(&c->w->bufs, c->block.buf);
+    memset(&c->block, 0, sizeof(c->block));
+    c->head_open = false;
 }
 
 int gw_h2_head_add(struct gw_h2_client *c, const uint8_t *name, size_t name_len,
@@ -40,29 +39,29 @@ int gw_h2_head_add(struct gw_h2_client *c, const uint8_t *name, size_t name_len,
     const struct gw_http1_limits *limits = &c->w->opt->limits;
     struct record r = {(uint32_t)name_len, (uint32_t)value_len};
     size_t need = sizeof(r) + name_len + value_len;
+    struct gw_h2_block *b = &c->block;
     char *p;
 
-    c->head_bytes += (uint32_t)(name_len + value_len + FIELD_OVERHEAD);
+    b->bytes += (uint32_t)(name_len + value_len + FIELD_OVERHEAD);
     if (name_len > 0 && name[0] != ':')
-        c->head_fields++;
-    if (c->head_bytes > HARD_BYTES(c->w) || c->head_fields > HARD_FIELDS(c->w))
+        b->fields++;
+    if (b->bytes > HARD_BYTES(c->w) || b->fields > HARD_FIELDS(c->w))
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
-    if (c->head_too_large || c->head_bytes > limits->head_bytes ||
-        c->head_fields > limits->n_fields) {
-        c->head_too_large = true;
+    if (b->too_large || b->bytes > limits->head_bytes || b->fields > limits->n_fields) {
+        b->too_large = true;
         return 0;
     }
-    p = gw_buf_room(&c->w->bufs, &c->head, need);
+    p = gw_buf_room(&c->w->bufs, &b->buf, need);
     if (p == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     memcpy(p, &r, sizeof(r));
     memcpy(p + sizeof(r), name, name_len);
     if (value_len > 0)
         memcpy(p + sizeof(r) + name_len, value, value_len);
-    c->head->len += (uint32_t)need;
+    b->buf->len += (uint32_t)need;
     if (name_len == 6 && memcmp(name, "cookie", 6) == 0) {
-        c->n_cookies++;
-        c->cookie_bytes += (uint32_t)value_len + 2;
+        b->n_cookies++;
+        b->cookie_bytes += (uint32_t)value_len + 2;
     }
     return 0;
 }
@@ -307,10 +306,10 @@ static void add_crumb(struct gw_field *cookie, char *joined, const struct gw_fie
     cookie->value_len += 2 + crumb->value_len;
 }
 
-int gw_h2_head_request(struct gw_h2_client *c, bool end, struct gw_request *out, char accept[32],
-                       const char **why)
+int gw_h2_head_request(struct gw_worker *w, struct gw_h2_block *block, bool end,
+                       struct gw_request *out, char accept[32], const char **why)
 {
-    struct gw_field *fields = c->w->fields, f, *cookie = NULL;
+    struct gw_field *fields = w->fields, f, *cookie = NULL;
     struct summary s = {0};
     struct pseudo pseudo = {0};
     const char *p, *stop;
@@ -320,18 +319,18 @@ int gw_h2_head_request(struct gw_h2_client *c, bool end, struct gw_request *out,
     memset(out, 0, sizeof(*out));
     accept[0] = '\0';
     *why = "too many header fields, or too large ones";
-    if (c->head_too_large)
+    if (block->too_large)
         return 431;
     *why = "out of memory";
-    joined = gw_buf_room(&c->w->bufs, &c->head, c->cookie_bytes);
+    joined = gw_buf_room(&w->bufs, &block->buf, block->cookie_bytes);
     if (joined == NULL)
         return 503;
     out->http2 = true;
     out->minor = 1;
     out->fields = fields;
     out->n_fields = 1; /* Host comes first */
-    p = gw_buf_begin(c->head);
-    stop = p + c->head->len;
+    p = gw_buf_begin(block->buf);
+    stop = p + block->buf->len;
     while (next_field(&p, stop, &f)) {
         if (f.name_len > 0 && f.name[0] == ':') {
             *why = take_pseudo(&f, &pseudo);
@@ -348,7 +347,7 @@ int gw_h2_head_request(struct gw_h2_client *c, bool end, struct gw_request *out,
             continue;
         if (pseudo.protocol.p != NULL && f.id == GW_FIELD_SEC_WEBSOCKET_KEY)
             continue;
-        if (c->n_cookies > 1 && f.id == GW_FIELD_COOKIE) {
+        if (block->n_cookies > 1 && f.id == GW_FIELD_COOKIE) {
             if (cookie != NULL) {
                 add_crumb(cookie, joined, &f);
                 continue;

@@ -104,6 +104,7 @@ void gw_h2_stream_release(struct gw_h2_stream *s)
     gw_h2_stream_go_on(s);
     gw_buf_put(&w->bufs, s->in);
     gw_buf_put(&w->bufs, s->trailers);
+    gw_buf_put(&w->bufs, s->head.buf);
     gw_buf_put(&w->bufs, s->page);
     if (s->next != NULL)
         s->next->prev = s->prev;
@@ -190,6 +191,7 @@ void gw_h2_stream_lost(struct gw_h2_stream *s)
     struct gw_exchange *x = s->x;
 
     s->x = NULL;
+    s->head_due = false;
     gw_timer_stop(&s->timer);
     gw_h2_stream_go_on(s);
     gw_h2_stream_drop_in(s);
@@ -208,6 +210,7 @@ void gw_h2_stream_closed(struct gw_h2_stream *s, uint32_t code)
         s->orderly = true; /* what came last is still to go to the app */
         return;
     }
+    s->head_due = false;
     gw_h2_stream_drop_in(s);
     if ((s->x != NULL && !s->ended) || s->tunnel.t != NULL) {
         /* While frames are taken its back may be on the stack: later. */
@@ -244,6 +247,22 @@ static void refuse(struct gw_h2_stream *s, int status, const char *why)
 
 void gw_h2_stream_begin(struct gw_h2_stream *s, bool end)
 {
+    s->head = s->c->block;
+    s->c->block.buf = NULL;
+    s->head_due = true;
+    s->head_ended = s->remote_ended = end;
+    gw_h2_stream_due(s);
+}
+
+static void drop_head(struct gw_h2_stream *s)
+{
+    s->head_due = false;
+    gw_buf_put(&s->c->w->bufs, s->head.buf);
+    s->head.buf = NULL;
+}
+
+static void begin(struct gw_h2_stream *s)
+{
     struct gw_h2_client *c = s->c;
     struct gw_exchange *x = gw_exchange_new(c->w);
     struct gw_request req;
@@ -251,35 +270,34 @@ void gw_h2_stream_begin(struct gw_h2_stream *s, bool end)
     int r;
 
     if (x == NULL) {
+        drop_head(s);
         gw_h2_stream_reset(s, NGHTTP2_REFUSED_STREAM);
         return;
     }
     gw_count(&c->w->stats.h2_requests, 1);
-    r = gw_h2_head_request(c, end, &req, s->accept, &why);
+    r = gw_h2_head_request(c->w, &s->head, s->head_ended, &req, s->accept, &why);
     x->front_ops = &gw_h2_front;
     x->front = s;
     x->http2 = true;
     x->tls = c->sock.tls != NULL;
     x->method = req.method_id;
     x->minor = 1;
-    x->request_done = end || req.framing == GW_BODY_NONE;
     s->x = x;
-    s->remote_ended = end;
-    s->end_passed = x->request_done;
-    if (r != 0) {
+    s->end_passed = s->head_ended || req.framing == GW_BODY_NONE;
+    x->request_done = s->remote_ended || s->end_passed;
+    if (r == 0)
+        gw_exchange_start(x, &req, &c->peer.sa);
+    else
         refuse(s, r, why);
-        return;
-    }
-    gw_exchange_start(x, &req, &c->peer.sa);
+    drop_head(s);
     if (s->x == NULL || x->back_ops == NULL)
         return;
-    if (x->request_done) {
+    if (s->end_passed) {
         (void)x->back_ops->end(x, NULL, 0); /* a fault comes as an event */
         return;
     }
     /* A body that is to be empty is awaited: it may turn out not to be. */
     s->flush_due = req.framing != GW_BODY_LENGTH || req.length > 0;
-    gw_h2_stream_due(s);
 }
 
 int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
@@ -288,7 +306,7 @@ int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
     char *room;
 
     gw_h2_count_progress(c, len, false);
-    if ((s->x == NULL && s->tunnel.t == NULL) || s->discard) {
+    if ((s->x == NULL && s->tunnel.t == NULL && !s->head_due) || s->discard) {
         (void)nghttp2_session_consume(c->ng, s->id, len);
         gw_h2_touch(c);
         return 0;
@@ -307,7 +325,7 @@ void gw_h2_stream_ended(struct gw_h2_stream *s)
     s->remote_ended = true;
     if (s->x != NULL && !s->x->upgrade)
         s->x->request_done = true;
-    if (s->x != NULL || s->tunnel.t != NULL)
+    if (s->x != NULL || s->tunnel.t != NULL || s->head_due)
         gw_h2_stream_due(s);
 }
 
@@ -315,13 +333,13 @@ void gw_h2_stream_trailers(struct gw_h2_stream *s)
 {
     struct gw_h2_client *c = s->c;
 
-    if (c->head_too_large || s->tunnel.t != NULL || gw_h2_head_trailers(c->w, c->head) < 0) {
+    if (c->block.too_large || s->tunnel.t != NULL || gw_h2_head_trailers(c->w, c->block.buf) < 0) {
         gw_h2_stream_lost(s);
         gw_h2_stream_reset(s, NGHTTP2_PROTOCOL_ERROR);
         return;
     }
-    s->trailers = c->head;
-    c->head = NULL;
+    s->trailers = c->block.buf;
+    c->block.buf = NULL;
     gw_h2_stream_ended(s);
 }
 
@@ -389,6 +407,13 @@ static void deliver(struct gw_h2_stream *s)
     }
 }
 
+static void look_after(struct gw_h2_stream *s)
+{
+    if (s->head_due)
+        begin(s);
+    deliver(s);
+}
+
 void gw_h2_run_due(struct gw_h2_client *c)
 {
     while (c->due.first != NULL) {
@@ -404,7 +429,7 @@ void gw_h2_run_due(struct gw_h2_client *c)
         else if (s->tunnel.t != NULL)
             gw_h2_tunnel_deliver(s);
         else if (!s->closed)
-            deliver(s);
+            look_after(s);
         s->held = false;
         gw_h2_stream_release(s);
     }
