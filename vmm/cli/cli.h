@@ -28,9 +28,9 @@ struct cli {
     const char *session, *sandbox;
     /* single commands */
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
-    const char *protocol, *port, *path, *expires, *file;
+    const char *protocol, *port, *path, *expires, *file, *run;
     struct cli_list env, scopes;
-    bool interactive, detach, yes, host, curl, keep;
+    bool interactive, detach, follow, yes, host, curl, keep;
     bool strip, wake, no_wake, embed, no_embed, revoke;
 };
 
@@ -128,6 +128,7 @@ int cmd_sandbox_stop(struct cli *cli, int argc, char **argv);
 int cmd_sandbox_reset(struct cli *cli, int argc, char **argv);
 int cmd_run(struct cli *cli, int argc, char **argv);
 int cmd_exec(struct cli *cli, int argc, char **argv);
+int cmd_logs(struct cli *cli, int argc, char **argv);
 int cmd_window_list(struct cli *cli, int argc, char **argv);
 int cmd_window_attach(struct cli *cli, int argc, char **argv);
 int cmd_window_close(struct cli *cli, int argc, char **argv);

@@ -39,6 +39,13 @@ static const struct cli_option run_options[] = {
     {'d', "detach", NULL, "do not wait for the end", CLI_FLAG, AT(detach)},
     END,
 };
+static const struct cli_option logs_options[] = {
+    {'w', "window", "NAME", "window (default main)", CLI_TEXT, AT(window)},
+    {'f', "follow", NULL, "stay and show what comes, until the window closes or the run ends",
+     CLI_FLAG, AT(follow)},
+    {0, "run", "ID", "the output of this run alone", CLI_TEXT, AT(run)},
+    END,
+};
 static const struct cli_option exec_options[] = {
     {'i', "interactive", NULL, "pass standard input on", CLI_FLAG, AT(interactive)},
     {'u', "user", "USER", "sandbox (default) or root", CLI_TEXT, AT(user)},
@@ -110,6 +117,7 @@ static const struct cli_option events_options[] = {
 OPTIONS(common, );
 OPTIONS(on_sandbox, cli_sandbox_options, );
 OPTIONS(of_run, run_options, cli_sandbox_options, );
+OPTIONS(of_logs, logs_options, cli_sandbox_options, );
 OPTIONS(of_exec, exec_options, cli_sandbox_options, );
 OPTIONS(of_put, put_options, cli_sandbox_options, );
 OPTIONS(of_url, url_options, cli_sandbox_options, );
@@ -142,6 +150,10 @@ const struct cli_command cli_commands[] = {
      "passed on. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on. If transom ends, so does the\n"
      "program. The exit status is the program's (128 + N for signal N).",
      of_exec, 1, -1, cmd_exec},
+    {"logs", "", "show the output of a window that is kept",
+     "A window keeps the last MiB of its output. With -f a lost connection is taken up again\n"
+     "where it broke.",
+     of_logs, 0, 0, cmd_logs},
     {"window list", "", "list the windows of a sandbox", NULL, on_sandbox, 0, 0, cmd_window_list},
     {"window attach", "[WINDOW]", "use a window from this terminal (default main)",
      "Ctrl-] detaches; the window and what runs in it go on. A window that does not exist yet is\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* transom run: start the run; ask until it has begun, which tells where in the window's output it
- * begins; follow the output from there, and ask beside it how it ended; stop when both the end is
- * known and the output up to there was shown. */
+/* transom run: start the run and read its events to the end. When they are cut off, the run goes on
+ * in the sandbox: its events are asked for again from where they were cut, and the run is never
+ * started a second time. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,12 +12,11 @@
 #include <unistd.h>
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http.h"
+#include "vmm/cli/run_events.h"
 #include "vmm/cli/term.h"
 
-#define WAIT_MS           20000   /* how long one question for the end may be held by the agent */
-#define ASK_AGAIN_MS      200     /* pause before the next when it is not held */
-#define ASK_SOON_MS       20      /* ... and before the run has begun */
-#define LAST_OUTPUT_MS    3000    /* after the end: time for output that is due */
+#define RESUME_MS         60000   /* how long a lost manager is waited for */
+#define RESUME_PAUSE_MS   300     /* between attempts */
 #define JSON_WAIT_MS      3600000 /* --json: one answer at the end */
 #define INTERRUPTS_TO_END 3
 #define INTERRUPTS_IN_MS  3000 /* ... within so long of one another */
@@ -26,16 +25,15 @@ struct run {
     struct cli *cli;
     char *window_path; /* .../windows/NAME */
     const char *window;
-    char *run_id;
-    struct http_req *output, *question, *input;
-    uint64_t at, to; /* offsets in the window: next byte to show, end of the run; valid once begun
-                        and ended */
-    bool begun, ended, detached, told_url;
-    bool placed;            /* the output under way: its first offset was looked at */
-    bool taken;             /* the answer to the question under way was looked at */
-    uint64_t followed_from; /* ... and where it was to begin */
-    json_t *end;            /* how it ended */
-    int64_t asked_at, ended_at, interrupted_at;
+    char *run_id; /* NULL: the run is not known to have begun */
+    struct http_req *stream, *input;
+    struct run_events events;
+    uint64_t at; /* offset in the window of the next byte to show */
+    bool detached, told_url;
+    json_t *end;     /* its last event */
+    int64_t lost_at; /* 0: in touch */
+    int64_t next_at; /* when to ask again */
+    int64_t interrupted_at;
     int n_interrupts, pending_interrupts;
     int write_error;
 };
@@ -58,100 +56,112 @@ static void tell_url(struct run *r, const json_t *object)
     cli_fail(0, "preview: %s", url);
 }
 
-static bool on_output(struct http_req *req, const uint8_t *data, size_t len)
-{
-    struct run *r = req->arg;
+/* ---- events ---- */
 
-    if (!r->placed && req->from > r->at) {
-        cli_fail(0, "%llu bytes of output are lost", (unsigned long long)(req->from - r->at));
-        r->at = req->from;
+static uint64_t offset(const json_t *event, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(event, key));
+}
+
+static bool take_output(struct run *r, const json_t *event)
+{
+    char *bytes = cli_printf("%s", cli_text(event, "data_b64"));
+    long n = run_base64_decode(bytes);
+
+    if (n < 0 || offset(event, "from") != r->at) {
+        free(bytes);
+        return false;
     }
-    r->placed = true;
-    if (r->ended && r->at + len > r->to)
-        len = r->to > r->at ? (size_t)(r->to - r->at) : 0;
-    r->at += len;
-    r->write_error = cli_write_all(STDOUT_FILENO, data, len);
+    r->at = offset(event, "to");
+    r->write_error = cli_write_all(STDOUT_FILENO, bytes, (size_t)n);
+    free(bytes);
     return r->write_error == 0;
 }
 
-static void follow(struct run *r)
+static bool on_event(const json_t *event, void *arg)
 {
-    char *path = cli_printf("%s/output?from=%llu&follow=1&run=%s", r->window_path,
-                            (unsigned long long)r->at, r->run_id);
+    struct run *r = arg;
+    const char *type = cli_text(event, "type");
 
-    http_req_free(r->output);
-    r->placed = false;
-    r->followed_from = r->at;
-    r->output = http_req_new(r->cli->http, "GET", path);
-    r->output->arg = r;
-    r->output->on_data = on_output;
-    http_start(r->output);
-    free(path);
-}
-
-static void ask(struct run *r)
-{
-    char *path = cli_printf("%s?run=%s&wait_ms=%d", r->window_path, r->run_id, WAIT_MS);
-
-    http_req_free(r->question);
-    r->question = http_req_new(r->cli->http, "GET", path);
-    r->asked_at = now_ms();
-    r->taken = false;
-    http_start(r->question);
-    free(path);
-}
-
-/* The run has begun: show what it says. */
-static void take_begin(struct run *r, const json_t *run)
-{
-    r->begun = true;
-    r->at = (uint64_t)json_integer_value(json_object_get(run, "from"));
-    follow(r);
-}
-
-static void take_end(struct run *r, const json_t *end)
-{
-    r->end = json_deep_copy(end);
-    r->ended = true;
-    r->ended_at = now_ms();
-    r->to = (uint64_t)json_integer_value(json_object_get(end, "to"));
-}
-
-/* The window is closed or has gone on to other runs, and how ours ended is not known. */
-static void take_loss(struct run *r)
-{
-    json_t *killed = json_pack("{s:s}", "status", "killed");
-
-    take_end(r, killed);
-    json_decref(killed);
-}
-
-/* The answer to ask() came. Returns false when there is no more use in asking. */
-static bool take_answer(struct run *r)
-{
-    json_t *window, *run;
-
-    if (!http_ok(r->question)) {
-        if (r->question->status != 404)
-            return false;
-        take_loss(r);
-        return true;
+    r->lost_at = 0;
+    if (strcmp(type, "start") == 0) {
+        if (r->run_id == NULL) {
+            r->run_id = cli_encode(cli_text(event, "run_id"));
+            r->at = offset(event, "from");
+        }
+    } else if (strcmp(type, "output") == 0) {
+        return take_output(r, event);
+    } else if (strcmp(type, "gap") == 0) {
+        cli_fail(0, "%llu bytes of output are lost",
+                 (unsigned long long)(offset(event, "to") - offset(event, "from")));
+        r->at = offset(event, "to");
+    } else if (strcmp(type, "listen") == 0) {
+        tell_url(r, event);
+    } else if (strcmp(type, "end") == 0 && r->end == NULL) {
+        tell_url(r, event);
+        r->end = json_deep_copy(event);
     }
-    window = json_loadb(r->question->body != NULL ? r->question->body : "", r->question->body_len,
-                        0, NULL);
-    run = json_object_get(window, "last_run");
-    tell_url(r, run);
-    if (strcmp(cli_text(run, "run_id"), r->run_id) == 0) {
-        if (!r->begun)
-            take_begin(r, run);
-        if (strcmp(cli_text(run, "status"), "running") != 0)
-            take_end(r, run);
-    } else if (strcmp(cli_text(window, "run_id"), r->run_id) != 0) {
-        take_loss(r);
-    } /* else it waits for the shell, or for the run before it to end */
-    json_decref(window);
     return true;
 }
+
+static bool on_data(struct http_req *req, const uint8_t *data, size_t len)
+{
+    struct run *r = req->arg;
+
+    return run_events_feed(&r->events, data, len, on_event, r);
+}
+
+static void start_stream(struct run *r, const char *method, char *path, const json_t *body)
+{
+    char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
+
+    http_req_free(r->stream);
+    run_events_reset(&r->events);
+    r->stream = http_req_new(r->cli->http, method, path);
+    r->stream->arg = r;
+    r->stream->on_data = on_data;
+    if (text != NULL)
+        http_req_body(r->stream, "application/json", text, strlen(text));
+    http_start(r->stream);
+    free(text);
+    free(path);
+}
+
+/* ---- the events are cut off ---- */
+
+static void ask_again(struct run *r)
+{
+    start_stream(r, "GET",
+                 cli_printf("%s/output?run=%s&from=%llu&follow=1&stream=ndjson&b64=1",
+                            r->window_path, r->run_id, (unsigned long long)r->at),
+                 NULL);
+}
+
+/* The stream is over, but not the run. Returns false when there is no way to go on. */
+static bool resume(struct run *r)
+{
+    bool gone = r->stream->status == 404 && r->run_id != NULL;
+
+    if (gone) { /* the window was closed, or has forgotten the run, and how it ended with it */
+        r->end = json_pack("{s:s}", "status", "killed");
+        return true;
+    }
+    if (r->run_id == NULL || r->stream->status / 100 == 4)
+        return false;
+    if (r->lost_at == 0) {
+        r->lost_at = now_ms();
+        r->next_at = r->lost_at; /* at once */
+    }
+    if (now_ms() - r->lost_at > RESUME_MS)
+        return false;
+    if (now_ms() < r->next_at)
+        return true;
+    r->next_at = now_ms() + RESUME_PAUSE_MS;
+    ask_again(r);
+    return true;
+}
+
+/* ---- interrupts ---- */
 
 static void send_interrupts(struct run *r)
 {
@@ -181,50 +191,19 @@ static void take_interrupt(struct run *r)
         r->pending_interrupts++;
 }
 
-/* Is there nothing more to show? */
-static bool is_over(const struct run *r)
-{
-    if (r->detached || r->write_error != 0)
-        return true;
-    if (!r->ended)
-        return false;
-    return !r->begun || r->at >= r->to || r->output->status == 404 ||
-           now_ms() - r->ended_at > LAST_OUTPUT_MS;
-}
-
-/* An output that ended although the run's has not: we were too slow, and the window's memory is
- * short. Go on with what it still has. */
-static void resume_output(struct run *r)
-{
-    if (r->begun && http_ok(r->output) && r->write_error == 0 && r->at != r->followed_from)
-        follow(r);
-}
-
-static int pause_ms(const struct run *r)
-{
-    return r->begun ? ASK_AGAIN_MS : ASK_SOON_MS;
-}
-
-/* Returns false when the manager was lost. */
+/* Returns false when the run could not be started, or was lost. */
 static bool watch(struct run *r, int signal_fd)
 {
     struct pollfd fds[1] = {{.fd = signal_fd, .events = POLLIN}};
 
-    ask(r);
-    while (!is_over(r)) {
-        http_step(r->cli->http, fds, 1, r->question->done ? pause_ms(r) : 500);
-        resume_output(r);
+    while (r->end == NULL && !r->detached && r->write_error == 0) {
+        http_step(r->cli->http, fds, 1, r->stream->done ? RESUME_PAUSE_MS : 500);
         while (term_next_signal(signal_fd) != 0)
             take_interrupt(r);
-        if (r->pending_interrupts > 0 && (r->input == NULL || r->input->done))
+        if (r->pending_interrupts > 0 && r->run_id != NULL && (r->input == NULL || r->input->done))
             send_interrupts(r);
-        if (r->ended || !r->question->done)
-            continue;
-        if (!r->taken && !take_answer(r))
+        if (r->stream->done && r->end == NULL && r->write_error == 0 && !resume(r))
             return false;
-        r->taken = true;
-        if (!r->ended && (now_ms() - r->asked_at >= pause_ms(r) || (r->begun && r->output->done)))
-            ask(r); /* an output that is over most likely means that the run is */
     }
     return true;
 }
@@ -263,19 +242,23 @@ static json_t *request_body(struct cli *cli, int argc, char **argv)
     return body;
 }
 
-/* Follow a run that has begun. */
-static int follow_run(struct run *r, const json_t *answer)
+static int explain_loss(struct run *r)
+{
+    int status = http_ok(r->stream) ? cli_fail(1, "the answer ended before the run did")
+                                    : http_explain(r->stream);
+
+    if (r->run_id != NULL)
+        cli_fail(0, "the run may go on in window %s", r->window);
+    return status;
+}
+
+static int follow_run(struct run *r, const json_t *body)
 {
     static const int interrupts[] = {SIGINT};
-    int signal_fd, status;
+    int signal_fd = term_signal_fd(interrupts, 1), status;
     bool in_touch;
 
-    r->run_id = cli_encode(cli_text(answer, "run_id"));
-    if (strcmp(cli_text(answer, "status"), "running") != 0) {
-        take_begin(r, answer);
-        take_end(r, answer);
-    }
-    signal_fd = term_signal_fd(interrupts, 1);
+    start_stream(r, "POST", cli_printf("%s/run?stream=ndjson&b64=1", r->window_path), body);
     in_touch = watch(r, signal_fd);
     close(signal_fd);
     if (r->detached)
@@ -286,22 +269,45 @@ static int follow_run(struct run *r, const json_t *answer)
     else if (r->write_error != 0)
         status = cli_fail(1, "output: %s", strerror(-r->write_error));
     else if (!in_touch)
-        status = http_explain(r->question);
+        status = explain_loss(r);
     else
         status = exit_status(r);
-    http_req_free(r->output);
-    http_req_free(r->question);
+    http_req_free(r->stream);
     http_req_free(r->input);
+    run_events_reset(&r->events);
     free(r->run_id);
     json_decref(r->end);
+    return status;
+}
+
+/* One answer: --json, --detach. */
+static int run_whole(struct run *r, const json_t *body)
+{
+    char *path = cli_printf("%s/run", r->window_path);
+    json_t *answer = cli_call(r->cli, "POST", path, body);
+    int status = 1;
+
+    free(path);
+    if (answer == NULL)
+        return 1;
+    if (r->cli->json)
+        cli_print_json(answer);
+    else
+        tell_url(r, answer);
+    if (r->cli->detach)
+        status = 0;
+    else
+        status =
+            cli_exit_status(answer, strcmp(cli_text(answer, "status"), "running") == 0 ? 0 : 1);
+    json_decref(answer);
     return status;
 }
 
 int cmd_run(struct cli *cli, int argc, char **argv)
 {
     struct run r = {.cli = cli, .window = cli->window != NULL ? cli->window : "main"};
-    json_t *body = request_body(cli, argc, argv), *answer = NULL;
-    char *window, *path = NULL;
+    json_t *body = request_body(cli, argc, argv);
+    char *window;
     int status = 1;
 
     if (body == NULL)
@@ -309,27 +315,9 @@ int cmd_run(struct cli *cli, int argc, char **argv)
     window = cli_encode(r.window);
     r.window_path = cli_sandbox_path(cli, "/windows/%s", window);
     free(window);
-    if (r.window_path != NULL) {
-        path = cli_printf("%s/run", r.window_path);
-        answer = cli_call(cli, "POST", path, body);
-    }
+    if (r.window_path != NULL)
+        status = cli->json || cli->detach ? run_whole(&r, body) : follow_run(&r, body);
     json_decref(body);
-    if (answer == NULL)
-        goto out;
-    if (cli->json)
-        cli_print_json(answer);
-    else
-        tell_url(&r, answer);
-    if (cli->detach)
-        status = 0;
-    else if (cli->json)
-        status =
-            cli_exit_status(answer, strcmp(cli_text(answer, "status"), "running") == 0 ? 0 : 1);
-    else
-        status = follow_run(&r, answer);
-out:
-    json_decref(answer);
-    free(path);
     free(r.window_path);
     return status;
 }
