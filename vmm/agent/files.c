@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include <uv.h>
@@ -19,8 +18,7 @@
 
 #define MAX_DEPTH 256
 
-/* Open path (relative to home, which it cannot leave, or absolute). */
-static int open_path(const struct agent_files *f, const char *path, int flags)
+int agent_files_open_path(const struct agent_files *f, const char *path, int flags)
 {
     struct open_how how = {.flags = (unsigned)(flags | O_CLOEXEC),
                            .resolve = RESOLVE_NO_MAGICLINKS};
@@ -41,7 +39,7 @@ static int open_path(const struct agent_files *f, const char *path, int flags)
     return fd;
 }
 
-static int fail(struct err *err, int code, const char *path)
+int agent_files_fail(struct err *err, int code, const char *path)
 {
     char *shown = agent_utf8_repair(path, strnlen(path, 200), NULL);
 
@@ -55,21 +53,20 @@ int agent_files_open(const struct agent_files *f, const char *path, struct stat 
                      struct err *err)
 {
     /* Opening a FIFO or device must neither wait nor have an effect. */
-    int fd = open_path(f, path, O_RDONLY | O_NONBLOCK | O_NOCTTY), r;
+    int fd = agent_files_open_path(f, path, O_RDONLY | O_NONBLOCK | O_NOCTTY), r;
 
     if (fd < 0)
-        return fail(err, fd, path);
+        return agent_files_fail(err, fd, path);
     r = fstat(fd, st) != 0 ? -errno : 0;
     if (r == 0 && !S_ISREG(st->st_mode))
         r = S_ISDIR(st->st_mode) ? UV_EISDIR : UV_EINVAL;
     if (r == 0)
         return fd;
     close(fd);
-    return fail(err, r, path);
+    return agent_files_fail(err, r, path);
 }
 
-/* Split into folder and last name. Returns false for a path without a last name. */
-static bool split(const char *path, char *folder, size_t size, char *name, size_t name_size)
+bool agent_files_split(const char *path, char *folder, size_t size, char *name, size_t name_size)
 {
     size_t len = strlen(path), start;
 
@@ -86,10 +83,9 @@ static bool split(const char *path, char *folder, size_t size, char *name, size_
     return strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
 }
 
-/* Open a folder, making what is missing of it one name at a time. */
-static int open_folder(const struct agent_files *f, char *folder)
+int agent_files_open_folder(const struct agent_files *f, char *folder)
 {
-    int fd = open_path(f, folder, O_PATH | O_DIRECTORY);
+    int fd = agent_files_open_path(f, folder, O_PATH | O_DIRECTORY);
 
     for (char *p = folder; fd == -ENOENT && *p != '\0';) {
         char *slash = strchr(p + 1, '/'), name[256], above[PATH_MAX];
@@ -97,12 +93,12 @@ static int open_folder(const struct agent_files *f, char *folder)
 
         if (slash != NULL)
             *slash = '\0';
-        if (split(folder, above, sizeof(above), name, sizeof(name))) {
-            dir = open_path(f, above, O_PATH | O_DIRECTORY);
+        if (agent_files_split(folder, above, sizeof(above), name, sizeof(name))) {
+            dir = agent_files_open_path(f, above, O_PATH | O_DIRECTORY);
             if (dir < 0)
                 return dir;
             if (mkdirat(dir, name, 0755) == 0) {
-                if (f->give && fchownat(dir, name, f->uid, f->gid, AT_SYMLINK_NOFOLLOW) != 0) {
+                if (f->own && fchownat(dir, name, f->uid, f->gid, AT_SYMLINK_NOFOLLOW) != 0) {
                     /* It stays root's; the file inside is still made. */
                 }
             } else if (errno != EEXIST) {
@@ -118,75 +114,7 @@ static int open_folder(const struct agent_files *f, char *folder)
         *slash = '/';
         p = slash;
     }
-    return fd == -ENOENT ? open_path(f, folder, O_PATH | O_DIRECTORY) : fd;
-}
-
-int agent_upload_begin(const struct agent_files *f, const char *path, mode_t mode,
-                       struct agent_upload *u, struct err *err)
-{
-    char folder[PATH_MAX];
-    uint64_t random;
-    struct stat st;
-    int r = 0;
-
-    memset(u, 0, sizeof(*u));
-    u->fd = u->dir = -1;
-    if (!split(path, folder, sizeof(folder), u->name, sizeof(u->name)))
-        return fail(err, UV_EINVAL, path);
-    u->dir = open_folder(f, folder);
-    if (u->dir < 0)
-        return fail(err, u->dir, path);
-    if (fstatat(u->dir, u->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
-        u->existed = true;
-        if (S_ISDIR(st.st_mode))
-            r = UV_EISDIR;
-    }
-    u->mode = mode != (mode_t)-1                  ? mode
-              : u->existed && S_ISREG(st.st_mode) ? st.st_mode & 07777
-                                                  : 0644;
-    if (r == 0 && getrandom(&random, sizeof(random), 0) != (ssize_t)sizeof(random))
-        r = -errno;
-    if (r == 0) {
-        snprintf(u->temp, sizeof(u->temp), ".transom-%016llx.part", (unsigned long long)random);
-        u->fd = openat(u->dir, u->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (u->fd < 0)
-            r = -errno;
-        else if (f->give && fchown(u->fd, f->uid, f->gid) != 0)
-            r = -errno;
-    }
-    if (r == 0)
-        return 0;
-    if (u->fd >= 0)
-        agent_upload_abort(u);
-    else
-        close(u->dir);
-    return fail(err, r, path);
-}
-
-int agent_upload_commit(struct agent_upload *u, struct err *err)
-{
-    int r = 0;
-
-    /* The mode comes after the owner: a change of owner takes set-user-id away. */
-    if (fchmod(u->fd, u->mode) != 0 || fsync(u->fd) != 0 ||
-        renameat(u->dir, u->temp, u->dir, u->name) != 0)
-        r = fail(err, -errno, u->name);
-    if (r != 0)
-        unlinkat(u->dir, u->temp, 0);
-    close(u->fd);
-    close(u->dir);
-    u->fd = u->dir = -1;
-    return r;
-}
-
-void agent_upload_abort(struct agent_upload *u)
-{
-    if (u->fd < 0)
-        return;
-    unlinkat(u->dir, u->temp, 0);
-    close(u->fd);
-    close(u->dir);
-    u->fd = u->dir = -1;
+    return fd == -ENOENT ? agent_files_open_path(f, folder, O_PATH | O_DIRECTORY) : fd;
 }
 
 /* ---- listing ---- */
@@ -196,7 +124,7 @@ static const char *type_name(mode_t mode)
     return S_ISREG(mode) ? "file" : S_ISDIR(mode) ? "dir" : S_ISLNK(mode) ? "symlink" : "other";
 }
 
-static json_t *text_json(const char *text, size_t len)
+json_t *agent_files_text(const char *text, size_t len)
 {
     size_t out_len = 0;
     char *repaired = agent_utf8_repair(text, len, &out_len);
@@ -206,6 +134,7 @@ static json_t *text_json(const char *text, size_t len)
     return v;
 }
 
+/* name in dir; with name "" dir itself, which may be an O_PATH descriptor of anything. */
 static json_t *entry_json(int dir, const char *name)
 {
     char target[PATH_MAX], mode[16];
@@ -213,11 +142,12 @@ static json_t *entry_json(int dir, const char *name)
     json_t *obj;
     ssize_t n;
 
-    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+    if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0)
         return NULL; /* gone meanwhile */
     snprintf(mode, sizeof(mode), "%04o", (unsigned)(st.st_mode & 07777));
-    obj = json_pack("{s:o,s:s,s:I,s:s,s:I}", "name", text_json(name, strlen(name)), "type",
-                    type_name(st.st_mode), "size", (json_int_t)st.st_size, "mode", mode, "mtime_ms",
+    obj = json_pack("{s:o,s:s,s:I,s:s,s:I,s:I,s:I}", "name", agent_files_text(name, strlen(name)),
+                    "type", type_name(st.st_mode), "size", (json_int_t)st.st_size, "mode", mode,
+                    "uid", (json_int_t)st.st_uid, "gid", (json_int_t)st.st_gid, "mtime_ms",
                     (json_int_t)st.st_mtim.tv_sec * 1000 + st.st_mtim.tv_nsec / 1000000);
     if (obj == NULL)
         return NULL;
@@ -228,7 +158,7 @@ static json_t *entry_json(int dir, const char *name)
         free(b64);
     }
     if (S_ISLNK(st.st_mode) && (n = readlinkat(dir, name, target, sizeof(target))) >= 0)
-        json_object_set_new(obj, "target", text_json(target, (size_t)n));
+        json_object_set_new(obj, "target", agent_files_text(target, (size_t)n));
     return obj;
 }
 
@@ -273,7 +203,7 @@ static size_t read_names(DIR *dir, char ***out, bool *cut)
 
 int agent_files_list(const struct agent_files *f, const char *path, json_t **out, struct err *err)
 {
-    int fd = open_path(f, path, O_RDONLY | O_DIRECTORY);
+    int fd = agent_files_open_path(f, path, O_RDONLY | O_DIRECTORY);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     json_t *entries = json_array();
     char **names = NULL;
@@ -286,7 +216,7 @@ int agent_files_list(const struct agent_files *f, const char *path, json_t **out
         json_decref(entries);
         if (fd >= 0)
             close(fd);
-        return fail(err, r, path);
+        return agent_files_fail(err, r, path);
     }
     n = read_names(dir, &names, &cut);
     for (size_t i = 0; i < n; i++) {
@@ -298,7 +228,7 @@ int agent_files_list(const struct agent_files *f, const char *path, json_t **out
     }
     free(names);
     closedir(dir);
-    *out = json_pack("{s:o,s:o}", "path", text_json(path, strlen(path)), "entries", entries);
+    *out = json_pack("{s:o,s:o}", "path", agent_files_text(path, strlen(path)), "entries", entries);
     if (*out != NULL && cut)
         json_object_set_new(*out, "truncated", json_true());
     return *out != NULL ? 0 : tr_err_set(err, UV_ENOMEM, "out of memory");
@@ -317,8 +247,8 @@ static int remove_tree(int dir, const char *name, int depth)
     if (errno != EISDIR && errno != EPERM)
         return -errno;
     fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
+    if (fd < 0) /* no folder at all: what unlinking it said was so */
+        return errno == ENOTDIR || errno == ELOOP ? UV_EPERM : -errno;
     if (depth == MAX_DEPTH || (d = fdopendir(fd)) == NULL) {
         close(fd);
         return -ELOOP;
@@ -339,20 +269,108 @@ int agent_files_remove(const struct agent_files *f, const char *path, bool recur
     char folder[PATH_MAX], name[256];
     int dir, r;
 
-    if (!split(path, folder, sizeof(folder), name, sizeof(name)))
-        return fail(err, UV_EINVAL, path);
-    dir = open_path(f, folder, O_PATH | O_DIRECTORY);
+    if (!agent_files_split(path, folder, sizeof(folder), name, sizeof(name)))
+        return agent_files_fail(err, UV_EINVAL, path);
+    dir = agent_files_open_path(f, folder, O_PATH | O_DIRECTORY);
     if (dir == -ENOENT)
         return 0;
     if (dir < 0)
-        return fail(err, dir, path);
+        return agent_files_fail(err, dir, path);
     if (recursive) {
         r = remove_tree(dir, name, 0);
     } else {
         r = unlinkat(dir, name, 0) == 0 ? 0 : -errno;
-        if (r == -EISDIR || r == -EPERM)
+        if (r == -EISDIR || r == -EPERM) {
             r = unlinkat(dir, name, AT_REMOVEDIR) == 0 ? 0 : -errno;
+            if (r == -ENOTDIR)
+                r = -EPERM;
+        }
     }
     close(dir);
-    return r == 0 || r == -ENOENT ? 0 : fail(err, r, path);
+    return r == 0 || r == -ENOENT ? 0 : agent_files_fail(err, r, path);
+}
+
+/* ---- single entries ---- */
+
+int agent_files_stat(const struct agent_files *f, const char *path, bool follow, json_t **out,
+                     struct err *err)
+{
+    int fd = agent_files_open_path(f, path, O_PATH | (follow ? 0 : O_NOFOLLOW));
+    json_t *obj;
+
+    if (fd < 0)
+        return agent_files_fail(err, fd, path);
+    obj = entry_json(fd, "");
+    close(fd);
+    if (obj == NULL)
+        return tr_err_set(err, UV_ENOMEM, "out of memory");
+    json_object_del(obj, "name");
+    json_object_set_new(obj, "path", agent_files_text(path, strlen(path)));
+    *out = obj;
+    return 0;
+}
+
+int agent_files_mkdir(const struct agent_files *f, const char *path, mode_t mode, bool *made,
+                      struct err *err)
+{
+    char folder[PATH_MAX], name[256];
+    int dir, fd, r = 0;
+    struct stat st;
+
+    *made = false;
+    if (!agent_files_split(path, folder, sizeof(folder), name, sizeof(name)))
+        return agent_files_fail(err, UV_EINVAL, path);
+    dir = agent_files_open_folder(f, folder);
+    if (dir < 0)
+        return agent_files_fail(err, dir, path);
+    if (mkdirat(dir, name, 0755) != 0) {
+        r = -errno;
+        if (r == UV_EEXIST && fstatat(dir, name, &st, 0) == 0 && S_ISDIR(st.st_mode))
+            r = 0;
+        close(dir);
+        return r == 0 ? 0 : agent_files_fail(err, r, path);
+    }
+    *made = true;
+    fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || (f->own && fchown(fd, f->uid, f->gid) != 0) ||
+        (mode != (mode_t)-1 && fchmod(fd, mode) != 0))
+        r = -errno;
+    if (fd >= 0)
+        close(fd);
+    close(dir);
+    return r == 0 ? 0 : agent_files_fail(err, r, path);
+}
+
+int agent_files_move(const struct agent_files *f, const char *from, const char *to, bool replace,
+                     struct err *err)
+{
+    char folder[PATH_MAX], name[256], to_name[256];
+    int dir, to_dir, r = 0;
+
+    if (!agent_files_split(from, folder, sizeof(folder), name, sizeof(name)))
+        return agent_files_fail(err, UV_EINVAL, from);
+    dir = agent_files_open_path(f, folder, O_PATH | O_DIRECTORY);
+    if (dir < 0)
+        return agent_files_fail(err, dir, from);
+    if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0) { /* before any folder is made */
+        r = -errno;
+        close(dir);
+        return agent_files_fail(err, r, from);
+    }
+    if (!agent_files_split(to, folder, sizeof(folder), to_name, sizeof(to_name))) {
+        close(dir);
+        return agent_files_fail(err, UV_EINVAL, to);
+    }
+    to_dir = agent_files_open_folder(f, folder);
+    if (to_dir < 0) {
+        close(dir);
+        return agent_files_fail(err, to_dir, to);
+    }
+    if (renameat2(dir, name, to_dir, to_name, replace ? 0 : RENAME_NOREPLACE) != 0)
+        r = -errno;
+    close(dir);
+    close(to_dir);
+    if (r == UV_EXDEV)
+        return tr_err_set(err, UV_EINVAL, "the two places are on different file systems");
+    return r == 0 ? 0 : agent_files_fail(err, r, to);
 }

@@ -27,6 +27,8 @@ static const char *status_word(int status)
         return "too_large";
     case 415:
         return "unsupported_media_type";
+    case 416:
+        return "out_of_range";
     case 502:
         return "bad_gateway";
     case 503:
@@ -36,21 +38,27 @@ static const char *status_word(int status)
     }
 }
 
+void agent_request_fields(struct agent_request *req, int status, const struct tr_h2_field *fields,
+                          size_t n, bool end)
+{
+    if (req->answered)
+        return;
+    req->answered = true;
+    if (tr_h2_respond(req->stream, status, fields, n, end || req->head_only) != 0)
+        tr_h2_reset(req->stream, 2); /* INTERNAL_ERROR */
+}
+
 void agent_request_head(struct agent_request *req, int status, const char *content_type,
                         const char *name, const char *value)
 {
     struct tr_h2_field fields[2];
     size_t n = 0;
 
-    if (req->answered)
-        return;
-    req->answered = true;
     if (content_type != NULL)
         fields[n++] = TR_H2_FIELD("content-type", content_type);
     if (name != NULL)
         fields[n++] = (struct tr_h2_field){name, strlen(name), value, strlen(value)};
-    if (tr_h2_respond(req->stream, status, fields, n, false) != 0)
-        tr_h2_reset(req->stream, 2); /* INTERNAL_ERROR */
+    agent_request_fields(req, status, fields, n, false);
 }
 
 int agent_request_write(struct agent_request *req, const void *data, size_t len)
@@ -85,6 +93,10 @@ void agent_request_answer(struct agent_request *req, int status, json_t *body)
         return;
     }
     agent_request_head(req, status, "application/json", NULL, NULL);
+    if (req->head_only) {
+        free(text);
+        return;
+    }
     if (tr_h2_write(req->stream, text, strlen(text)) < 0)
         tr_h2_reset(req->stream, 2);
     else
@@ -94,11 +106,7 @@ void agent_request_answer(struct agent_request *req, int status, json_t *body)
 
 void agent_request_empty(struct agent_request *req, int status)
 {
-    if (req->answered)
-        return;
-    req->answered = true;
-    if (tr_h2_respond(req->stream, status, NULL, 0, true) != 0)
-        tr_h2_reset(req->stream, 2);
+    agent_request_fields(req, status, NULL, 0, true);
 }
 
 void agent_request_error(struct agent_request *req, int status, const char *code, const char *fmt,
@@ -436,10 +444,14 @@ void agent_request_start(struct tr_h2 *h2, struct tr_h2_stream *st, const struct
     req->agent = arg;
     req->stream = st;
     req->body_ended = end;
+    req->head_only = strcmp(head->method, "HEAD") == 0;
     tr_h2_stream_set(st, &stream_cbs, req);
     if (!route(req, head) || !type_fits(req, head))
         return;
     req->form = wanted_form(req, head);
-    if (req->route->body_limit == 0 || end)
-        run_handler(req);
+    if (req->route->body_limit > 0 && !end)
+        return;
+    req->head = head;
+    run_handler(req);
+    req->head = NULL;
 }

@@ -29,12 +29,14 @@ struct agent_request {
     struct tr_h2_stream *stream;
     const struct agent_route *route;
     struct agent_target target;
-    const char *authority; /* CONNECT; valid until the request is freed */
-    char *body;            /* complete when a handler with body_limit runs; NUL behind it */
+    const struct tr_h2_head *head; /* while a handler without body_limit runs; else NULL */
+    const char *authority;         /* CONNECT; valid until the request is freed */
+    char *body;                    /* complete when a handler with body_limit runs; NUL behind it */
     size_t body_len;
     bool body_ended; /* nothing more comes from the peer */
     bool handed;     /* the handler ran */
     bool answered;   /* a final head was sent */
+    bool head_only;  /* HEAD: no content is sent, not even that of an error */
     enum agent_form form;
     const struct agent_request_cbs *cbs;
     void *ctx; /* the handler's */
@@ -65,6 +67,9 @@ void agent_request_fail(struct agent_request *req, int code, const struct err *e
 /* Send a head with a body to follow; name may be NULL, else one more field. */
 void agent_request_head(struct agent_request *req, int status, const char *content_type,
                         const char *name, const char *value);
+/* The same with n fields. Without a body (end, HEAD) this is all of the answer. */
+void agent_request_fields(struct agent_request *req, int status, const struct tr_h2_field *fields,
+                          size_t n, bool end);
 /* As tr_h2_write(). */
 TR_MUST_CHECK int agent_request_write(struct agent_request *req, const void *data, size_t len);
 void agent_request_finish(struct agent_request *req);

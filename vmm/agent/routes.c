@@ -29,9 +29,14 @@ const struct agent_route agent_routes[] = {
     {"POST", "/v1/windows/*/input", 0, false, agent_window_handle_input},
     {"POST", "/v1/windows/*/resize", AGENT_JSON_LIMIT, false, agent_window_handle_resize},
     {"GET", "/v1/files", 0, false, agent_files_handle_get},
+    {"HEAD", "/v1/files", 0, false, agent_files_handle_get},
     {"PUT", "/v1/files", 0, false, agent_files_handle_put},
     {"DELETE", "/v1/files", 0, false, agent_files_handle_delete},
     {"GET", "/v1/files/list", 0, false, agent_files_handle_list},
+    {"GET", "/v1/files/stat", 0, false, agent_files_handle_stat},
+    {"GET", "/v1/files/watch", 0, false, agent_files_handle_watch},
+    {"POST", "/v1/files/move", AGENT_JSON_LIMIT, false, agent_files_handle_move},
+    {"POST", "/v1/files/mkdir", AGENT_JSON_LIMIT, false, agent_files_handle_mkdir},
     {"CONNECT", "/connect", 0, false, agent_tunnel_handle},
 };
 const size_t agent_n_routes = sizeof(agent_routes) / sizeof(agent_routes[0]);
