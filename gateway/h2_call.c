@@ -143,10 +143,15 @@ bool gw_h2_call_is_whole(const struct gw_h2_call *c)
     return !c->heard && !c->body_taken;
 }
 
-/* The peer's clock: for an answer, or for more of its body. */
+/* The peer's clock: for an answer, or for more of its body. One without a length is a stream of
+ * events or of messages, or may be one: it is quiet for as long as a WebSocket may be. */
 static void run_clock(struct gw_h2_call *c)
 {
-    gw_timer_start(c->head_done ? &c->w->t_body : &c->w->t_answer, &c->timer, on_timeout);
+    struct gw_timeout *limit = &c->w->t_answer;
+
+    if (c->head_done)
+        limit = c->streams ? &c->w->t_tunnel : &c->w->t_body;
+    gw_timer_start(limit, &c->timer, on_timeout);
 }
 
 /* ---- response ---- */
@@ -203,6 +208,7 @@ static void pass_head(struct gw_h2_call *c, const struct gw_response *resp, bool
     int r;
 
     c->head_done = true;
+    c->streams = resp->framing == GW_BODY_CHUNKED;
     gw_buf_put(&c->w->bufs, x->head);
     x->head = NULL;
     r = gw_exchange_head(x, resp);

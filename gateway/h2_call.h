@@ -52,6 +52,7 @@ struct gw_h2_call {
     bool body_taken;                     /* some of the request's body cannot be had again */
     bool heard;                          /* something of the response came */
     bool head_done;                      /* its final head did */
+    bool streams;                        /* which told no length */
     bool ended;                          /* all of it did */
 };
 

@@ -484,11 +484,8 @@ static int on_frame_send(nghttp2_session *ng, const nghttp2_frame *frame, void *
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
         return 0;
     s = stream_of(ng, frame->hd.stream_id);
-    /* An answer before the request's end: its rest is not wanted (RFC 9113 section 8.1). */
     if (s != NULL && !s->remote_ended && s->tunnel.t == NULL)
-        return nghttp2_submit_rst_stream(ng, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR) == 0
-                   ? 0
-                   : NGHTTP2_ERR_CALLBACK_FAILURE;
+        gw_h2_stream_answered(s);
     return 0;
 }
 

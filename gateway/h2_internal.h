@@ -124,6 +124,8 @@ struct gw_h2_stream {
     bool last;           /* the body ends with data */
     struct gw_buf *page; /* a copied body */
     bool ended;          /* all of the response was handed to nghttp2 */
+    bool answered;       /* and sent, before the request's end; x may be gone */
+    uint32_t late;       /* request body bytes that came after that */
     bool mute;           /* the body is not for the client */
     bool closed;         /* gone in nghttp2 */
     bool orderly;        /* both sides ended; the tunnel has the rest still */
@@ -153,6 +155,10 @@ void gw_h2_stream_trailers(struct gw_h2_stream *s);
 int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len);
 /* END_STREAM was received. */
 void gw_h2_stream_ended(struct gw_h2_stream *s);
+/* The response's END_STREAM was sent before the request's came. The rest is not wanted (RFC 9113
+ * section 8.1); but a short one is taken and dropped, since not every client can bear a reset then.
+ */
+void gw_h2_stream_answered(struct gw_h2_stream *s);
 /* The client broke the stream; nghttp2 resets it, if it has not been. */
 void gw_h2_stream_lost(struct gw_h2_stream *s);
 /* The stream is closed in nghttp2. */

@@ -290,9 +290,10 @@ static void front_done(struct gw_exchange *x)
         gw_h2_stream_release(s);
         return;
     }
-    /* Until nghttp2 has sent the last of it. */
+    /* Until nghttp2 has sent the last of it, and the client's end came. */
     s->discard = true;
-    gw_timer_start(&s->c->w->t_body, &s->timer, gw_h2_stream_timeout);
+    gw_timer_start(s->answered ? &s->c->w->t_half : &s->c->w->t_body, &s->timer,
+                   gw_h2_stream_timeout);
 }
 
 static void front_broken(struct gw_exchange *x)

@@ -16,6 +16,7 @@
 #include "gateway/tunnel.h"
 
 #define FREE_STREAMS_MAX 1024
+#define LATE_MAX         (64 * 1024)
 
 /* Lists */
 
@@ -164,6 +165,18 @@ static void watch_body(struct gw_h2_stream *s)
     gw_timer_start(&s->c->w->t_body, &s->timer, gw_h2_stream_timeout);
 }
 
+void gw_h2_stream_answered(struct gw_h2_stream *s)
+{
+    s->answered = true;
+    gw_timer_start(&s->c->w->t_half, &s->timer, gw_h2_stream_timeout);
+}
+
+static void stop_late(struct gw_h2_stream *s)
+{
+    (void)nghttp2_submit_rst_stream(s->c->ng, NGHTTP2_FLAG_NONE, s->id, NGHTTP2_NO_ERROR);
+    gw_h2_touch(s->c);
+}
+
 void gw_h2_stream_timeout(struct gw_timer *timer)
 {
     struct gw_h2_stream *s =
@@ -171,6 +184,10 @@ void gw_h2_stream_timeout(struct gw_timer *timer)
     const struct gw_options *o = s->c->w->opt;
     uint64_t came;
 
+    if (s->answered) {
+        stop_late(s);
+        return;
+    }
     if (!s->is_waiting && s->x != NULL) {
         if (!owes_body(s))
             return;
@@ -309,6 +326,11 @@ int gw_h2_stream_data(struct gw_h2_stream *s, const uint8_t *data, size_t len)
     if ((s->x == NULL && s->tunnel.t == NULL && !s->head_due) || s->discard) {
         (void)nghttp2_session_consume(c->ng, s->id, len);
         gw_h2_touch(c);
+        if (s->answered && s->late <= LATE_MAX) {
+            s->late += (uint32_t)len;
+            if (s->late > LATE_MAX)
+                stop_late(s);
+        }
         return 0;
     }
     room = gw_buf_room(&c->w->bufs, &s->in, len);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,18 @@ static void on_acceptable(struct gw_sock *sock)
     }
 }
 
+/* Connections inherit it. A peer that left without a word, as laptops do, is noticed also where
+ * silence is allowed for hours. */
+static void keep_alive(int fd)
+{
+    int on = 1, idle = 300, interval = 30, probes = 4;
+
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
 static int add_listener(struct gw_worker *w, int fd, bool tls, bool shared)
 {
     struct gw_listener *l = calloc(1, sizeof(*l));
@@ -78,6 +91,7 @@ static int add_listener(struct gw_worker *w, int fd, bool tls, bool shared)
     l->w = w;
     l->tls = tls;
     l->shared = shared;
+    keep_alive(fd);
     gw_sock_open(w->loop, &l->sock, fd);
     l->next = w->listeners;
     w->listeners = l;

@@ -25,7 +25,7 @@
 
 /* CONNECTING: timer t_connect (or t_retry between tries). x is set, sock is closed, dial may run.
  * HEAD:       the request goes out, the response head is awaited. timer t_answer.
- * BODY:       the response body comes in. timer t_body while reading.
+ * BODY:       the response body comes in. timer t_body or t_tunnel while reading.
  * IDLE:       in the pool; x is NULL. timer t_pool. */
 enum { CONNECTING, HEAD, BODY, IDLE };
 
@@ -55,6 +55,7 @@ struct gw_upstream {
 
 static const struct gw_back_ops upstream_ops;
 static void on_read(struct gw_sock *sock);
+static void on_timeout(struct gw_timer *timer);
 static void process(struct gw_upstream *u, char *p, size_t n);
 static int connect_now(struct gw_upstream *u);
 
@@ -66,6 +67,15 @@ static struct gw_upstream *upstream_of(struct gw_sock *sock)
 static struct gw_upstream *upstream_of_timer(struct gw_timer *timer)
 {
     return (struct gw_upstream *)((char *)timer - offsetof(struct gw_upstream, timer));
+}
+
+/* The app's clock for more of its body. One without a length is a stream of events, or may be one:
+ * it is quiet for as long as a WebSocket may be. */
+static void await_body(struct gw_upstream *u)
+{
+    struct gw_timeout *limit = u->body.framing == GW_BODY_LENGTH ? &u->w->t_body : &u->w->t_tunnel;
+
+    gw_timer_start(limit, &u->timer, on_timeout);
 }
 
 static void unlink_from_set(struct gw_upstream *u)
@@ -335,7 +345,7 @@ static bool pass_head(struct gw_upstream *u, const struct gw_response *resp, con
         return false;
     }
     if (resp->framing != GW_BODY_NONE)
-        gw_timer_start(&u->w->t_body, &u->timer, on_timeout);
+        await_body(u);
     return true;
 }
 
@@ -445,7 +455,7 @@ static void take_body(struct gw_upstream *u, char *p, size_t n, size_t plain)
             fail(u, 502, "no_memory", "The edge is out of memory.");
             return;
         }
-        gw_timer_start(&w->t_body, &u->timer, on_timeout);
+        await_body(u);
         return;
     }
 }
@@ -480,7 +490,7 @@ static void back_resume(struct gw_exchange *x)
     if (u->state != BODY || gw_sock_is_reading(&u->sock))
         return;
     gw_sock_read_start(&u->sock, on_read);
-    gw_timer_start(&u->w->t_body, &u->timer, on_timeout);
+    await_body(u);
     if (u->in.buf != NULL)
         take_body(u, gw_buf_begin(u->in.buf), u->in.buf->len, u->in.plain);
 }
