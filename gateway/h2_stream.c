@@ -301,7 +301,7 @@ static void begin(struct gw_h2_stream *s)
     x->minor = 1;
     s->x = x;
     s->end_passed = s->head_ended || req.framing == GW_BODY_NONE;
-    x->request_done = s->remote_ended || s->end_passed;
+    x->request_done = s->end_passed; /* not what waits in s->in: the back would take it for no body */
     if (r == 0)
         gw_exchange_start(x, &req, &c->peer.sa);
     else
@@ -309,6 +309,7 @@ static void begin(struct gw_h2_stream *s)
     drop_head(s);
     if (s->x == NULL || x->back_ops == NULL)
         return;
+    x->request_done |= s->remote_ended;
     if (s->end_passed) {
         (void)x->back_ops->end(x, NULL, 0); /* a fault comes as an event */
         return;
