@@ -20,6 +20,7 @@
 #include "transom/log.h"
 #include "vmm/agent/event.h"
 #include "vmm/agent/group.h"
+#include "vmm/agent/screen.h"
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/shell.h"
 #include "vmm/agent/signame.h"
@@ -32,6 +33,7 @@
 #define MARK_MS         300   /* from the news of the end to the mark */
 #define MAX_PATIENCE    15    /* times that a starved shell at its prompt is waited for again */
 #define SWEEP_MS        5000
+#define REDRAW_MS       60   /* between the two sizes by which a program is told to draw itself */
 #define LOOK_MS         500  /* at the shell of an active run */
 #define MAX_SHOWN       2048 /* of a command, in the terminal */
 #define MAX_SHELL_LIVES 2    /* shells that may fail to start one run */
@@ -60,6 +62,8 @@ struct agent_window {
     struct agent_window *next;
     char name[132];
     struct agent_ring ring;
+    struct agent_screen screen; /* at offset screen_at, that of the ring's oldest byte */
+    uint64_t screen_at;
     struct tr_masker *masker; /* between the terminal and the ring */
     struct agent_group *group;
     struct agent_shell *shell;                   /* NULL: gone, the next run opens one */
@@ -70,7 +74,7 @@ struct agent_window {
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
     unsigned n_dying; /* times it was signalled */
-    uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer;
+    uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer, redraw_timer;
     unsigned n_patience;
     bool foreign; /* in the active run another program took the shell's place */
     int n_open;
@@ -243,7 +247,21 @@ static struct agent_run *find_run(struct agent_window *w, uint64_t seq)
 static void on_shown(const uint8_t *data, size_t len, void *arg)
 {
     struct agent_window *w = arg;
+    uint64_t end = w->ring.end + len, begin = end > w->ring.size ? end - w->ring.size : 0;
 
+    while (w->screen_at < begin && w->screen_at < w->ring.end) {
+        const uint8_t *piece;
+        size_t n = agent_ring_peek(&w->ring, w->screen_at, &piece);
+
+        if (n > begin - w->screen_at)
+            n = (size_t)(begin - w->screen_at);
+        agent_screen_feed(&w->screen, piece, n, NULL, NULL);
+        w->screen_at += n;
+    }
+    if (w->screen_at < begin) { /* more than the ring holds came at once */
+        agent_screen_feed(&w->screen, data, (size_t)(begin - w->screen_at), NULL, NULL);
+        w->screen_at = begin;
+    }
     agent_ring_write(&w->ring, data, len);
 }
 
@@ -409,6 +427,7 @@ static void dispose(struct agent_window *w)
     uv_close((uv_handle_t *)&w->mark_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->look_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->hold_timer, on_handle_close);
+    uv_close((uv_handle_t *)&w->redraw_timer, on_handle_close);
 }
 
 static void on_gone(bool exited, int code, void *arg)
@@ -767,6 +786,7 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
         return tr_err_set(err, r, "opening a window: %s", uv_strerror(r));
     }
     w->windows = ws;
+    agent_screen_init(&w->screen);
     snprintf(w->name, sizeof(w->name), "%s", name);
     w->rows = rows;
     w->cols = cols;
@@ -784,11 +804,12 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
         uv_timer_init(ws->agent->loop, &w->back_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->mark_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->look_timer) != 0 ||
-        uv_timer_init(ws->agent->loop, &w->hold_timer) != 0)
+        uv_timer_init(ws->agent->loop, &w->hold_timer) != 0 ||
+        uv_timer_init(ws->agent->loop, &w->redraw_timer) != 0)
         abort(); /* cannot fail on Unix */
-    w->n_open = 5;
+    w->n_open = 6;
     w->kill_timer.data = w->back_timer.data = w->mark_timer.data = w->look_timer.data = w;
-    w->hold_timer.data = w;
+    w->hold_timer.data = w->redraw_timer.data = w;
     while (*tail != NULL)
         tail = &(*tail)->next;
     *tail = w;
@@ -914,7 +935,67 @@ int agent_window_resize(struct agent_window *w, int rows, int cols)
 {
     w->rows = rows;
     w->cols = cols;
+    uv_timer_stop(&w->redraw_timer);
     return w->shell != NULL ? agent_shell_resize(w->shell, rows, cols) : 0;
+}
+
+/* ---- late viewers ---- */
+
+struct replay {
+    uint8_t *bytes;
+    size_t len;
+};
+
+static void on_replayed(const uint8_t *data, size_t len, void *arg)
+{
+    struct replay *r = arg;
+
+    memcpy(r->bytes + r->len, data, len);
+    r->len += len;
+}
+
+static void on_redraw(uv_timer_t *timer)
+{
+    struct agent_window *w = timer->data;
+
+    if (w->shell != NULL && agent_shell_resize(w->shell, w->rows, w->cols) != 0)
+        log_warn("a window's size was not put back");
+}
+
+/* Programs draw themselves when their window gets another size, and some only then. */
+static void redraw(struct agent_window *w)
+{
+    int rows = w->rows > 1 ? w->rows - 1 : w->rows + 1;
+
+    if (w->shell == NULL || agent_shell_resize(w->shell, rows, w->cols) != 0)
+        return;
+    start_timer(&w->redraw_timer, on_redraw, REDRAW_MS);
+}
+
+int agent_window_replay(struct agent_window *w, uint8_t **out, size_t *len)
+{
+    struct agent_screen screen = w->screen;
+    uint64_t at = w->screen_at;
+    struct replay r = {
+        .bytes = malloc((size_t)(w->ring.end - at) + AGENT_SCREEN_MODES + sizeof(screen.held))};
+
+    if (r.bytes == NULL)
+        return UV_ENOMEM;
+    r.len = agent_screen_modes(&screen, (char *)r.bytes);
+    screen.drop = true; /* a string of which only the rest is kept */
+    while (at < w->ring.end) {
+        const uint8_t *piece;
+        size_t n = agent_ring_peek(&w->ring, at, &piece);
+
+        agent_screen_feed(&screen, piece, n, on_replayed, &r);
+        at += n;
+    }
+    agent_screen_flush(&screen, on_replayed, &r);
+    if (agent_screen_is_alternate(&screen))
+        redraw(w);
+    *out = r.bytes;
+    *len = r.len;
+    return 0;
 }
 
 void agent_window_listen(struct agent_window *w, struct agent_window_listener *l)

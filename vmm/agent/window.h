@@ -96,6 +96,11 @@ int agent_window_resize(struct agent_window *w, int rows, int cols);
 void agent_window_listen(struct agent_window *w, struct agent_window_listener *l);
 void agent_window_unlisten(struct agent_window *w, struct agent_window_listener *l);
 
+/* For a viewer that comes late: the modes of the terminal, then what is kept of the output without
+ * questions that the viewer's terminal would answer. *out is to be freed. A program in the
+ * alternate screen is told to draw itself again. Returns 0 or UV_ENOMEM. */
+TR_MUST_CHECK int agent_window_replay(struct agent_window *w, uint8_t **out, size_t *len);
+
 /* Start a command; whatever goes on in the window is ended first. Strings are copied, env is
  * referenced. Returns 0 and *out: referenced, to be given back with agent_run_unref(). */
 TR_MUST_CHECK int agent_run_start(struct agent_window *w, const char *command, size_t len,

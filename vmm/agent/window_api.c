@@ -530,15 +530,48 @@ static bool find_run(struct agent_request *req, struct agent_window *w, struct a
     return false;
 }
 
+/* ?screen=1: what a late viewer's terminal needs, then what comes. Returns false after answering.
+ */
+static bool begin_with_screen(struct viewer *v)
+{
+    uint8_t *bytes = NULL;
+    size_t len = 0;
+    char from[32], replay[32];
+    int r = agent_window_replay(v->window, &bytes, &len);
+
+    if (r != 0) {
+        agent_request_error(v->req, 500, NULL, "out of memory");
+        free_viewer(v);
+        return false;
+    }
+    v->at = agent_window_ring(v->window)->end;
+    v->told = true;
+    snprintf(from, sizeof(from), "%" PRIu64, v->at);
+    snprintf(replay, sizeof(replay), "%zu", len);
+    agent_request_fields(
+        v->req, 200,
+        (struct tr_h2_field[]){TR_H2_FIELD("content-type", "application/octet-stream"),
+                               TR_H2_FIELD("transom-from", from),
+                               TR_H2_FIELD("transom-replay", replay)},
+        3, false);
+    r = agent_request_write(v->req, bytes, len);
+    free(bytes);
+    v->full = r == 0;
+    if (r < 0)
+        free_viewer(v);
+    return r >= 0;
+}
+
 void agent_window_handle_output(struct agent_request *req)
 {
     struct agent_window *w = find(req);
     const struct agent_ring *ring;
     struct agent_run *run = NULL;
-    uint64_t from = 0, follow = 0;
+    uint64_t from = 0, follow = 0, screen = 0;
     struct viewer *v;
 
-    if (w == NULL || !parse_offset(req, "from", &from) || !parse_offset(req, "follow", &follow))
+    if (w == NULL || !parse_offset(req, "from", &from) || !parse_offset(req, "follow", &follow) ||
+        !parse_offset(req, "screen", &screen))
         return;
     if (!find_run(req, w, &run))
         return;
@@ -569,7 +602,8 @@ void agent_window_handle_output(struct agent_request *req)
     agent_window_listen(w, &v->listener);
     req->ctx = v;
     req->cbs = &viewer_cbs;
-    send_output(v);
+    if (screen != 1 || run != NULL || begin_with_screen(v))
+        send_output(v);
 }
 
 /* ---- input ---- */

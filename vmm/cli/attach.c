@@ -32,7 +32,7 @@ static bool on_output(struct http_req *req, const uint8_t *data, size_t len)
     struct attach *a = req->arg;
 
     if (!a->placed)
-        a->at = req->from;
+        a->at = req->from - req->replay; /* where that ends, the window's own bytes begin */
     a->placed = true;
     a->at += len;
     a->write_error = cli_write_all(STDOUT_FILENO, data, len);
@@ -121,7 +121,7 @@ static void follow(struct attach *a)
 {
     char *path =
         a->at > 0 ? cli_printf("%s/output?from=%llu&follow=1", a->path, (unsigned long long)a->at)
-                  : cli_printf("%s/output?follow=1", a->path);
+                  : cli_printf("%s/output?follow=1&screen=1", a->path);
 
     http_req_free(a->output);
     a->placed = false;

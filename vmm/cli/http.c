@@ -135,11 +135,12 @@ void http_take_header(struct http_req *req, const char *name, size_t name_len, c
 {
     if (is_named(name, name_len, "transom-mode"))
         snprintf(req->mode, sizeof(req->mode), "%.*s", (int)value_len, value);
-    if (is_named(name, name_len, "transom-from")) {
+    if (is_named(name, name_len, "transom-from") || is_named(name, name_len, "transom-replay")) {
+        uint64_t *out = name_len == strlen("transom-from") ? &req->from : &req->replay;
         char number[32];
 
         snprintf(number, sizeof(number), "%.*s", (int)value_len, value);
-        req->from = strtoull(number, NULL, 10);
+        *out = strtoull(number, NULL, 10);
     }
 }
 

@@ -50,6 +50,7 @@ struct http_req {
     size_t body_len;
     char mode[16];    /* header transom-mode */
     uint64_t from;    /* header transom-from */
+    uint64_t replay;  /* header transom-replay: bytes of the answer before that offset */
     int os_error;     /* positive errno of a missing connection; 0: not known */
     char reason[256]; /* of the fault, for people; may be "" */
 
