@@ -50,6 +50,9 @@ void vmm_api_access_put(struct vmm_request *req);
 void vmm_api_access_revoke(struct vmm_request *req);
 void vmm_api_link_new(struct vmm_request *req);
 
+/* api_ssh.c */
+void vmm_api_ssh_key(struct vmm_request *req);
+
 /* api_wake.c */
 void vmm_api_wake(struct vmm_request *req);
 

@@ -35,7 +35,7 @@ const char *vmm_idle_why_text(enum vmm_idle_why why)
     case VMM_IDLE_TIMEOUT:
         return "nothing runs";
     case VMM_IDLE_HELD:
-        return "a run or exec has not ended";
+        return "a run, exec or SSH connection has not ended";
     case VMM_IDLE_SERVING:
         return "what runs is a server, which does not hold the sandbox";
     }

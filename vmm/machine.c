@@ -20,6 +20,7 @@
 #include "vmm/image.h"
 #include "vmm/live.h"
 #include "vmm/machine_internal.h"
+#include "vmm/ssh_keys.h"
 #include "vmm/node.h"
 
 #define SHUTDOWN_GRACE_MS 5000
@@ -262,7 +263,8 @@ static void stop(struct vmm_sandbox *sb, bool force)
         if (!ask_last_words(m))
             m->ms->driver->kill(m->vm);
     } else {
-        /* First: once told, it goes down also without us, and the next manager must not adopt it. */
+        /* First: once told, it goes down also without us, and the next manager must not adopt it.
+         */
         if (save_record(m, "stopping", &err) != 0)
             log_error("vm=%s: %s", m->label, err.msg);
         if (m->agent != NULL)
@@ -404,6 +406,7 @@ static void agent_ready(const json_t *answer, void *arg)
     log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
     if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
         vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
+    vmm_ssh_keys_send(m->sb, m->agent, uv_now(m->ms->vmm->loop));
     if (m->up || m->stopping)
         return;
     m->up = true;
@@ -433,7 +436,8 @@ static void agent_event(const json_t *event, void *arg)
 
     if (type == NULL || m->stopping || !vmm_word_valid(type, 20, ""))
         return;
-    if (strcmp(type, "run_end") == 0 || strcmp(type, "exec_end") == 0)
+    if (strcmp(type, "run_end") == 0 || strcmp(type, "exec_end") == 0 ||
+        strcmp(type, "ssh_end") == 0)
         vmm_machine_touch(m->sb);
     if (strcmp(type, "stats") == 0) {
         machine_stats_take(m, event);

@@ -101,6 +101,11 @@ static void take_execs(struct vmm_machine *m, const json_t *reply)
     m->idle.n_holds += (unsigned)json_array_size(json_object_get(reply, "execs"));
 }
 
+static void take_ssh(struct vmm_machine *m, const json_t *reply)
+{
+    m->idle.n_holds += (unsigned)json_array_size(json_object_get(reply, "connections"));
+}
+
 static void take_status(struct vmm_machine *m, const json_t *reply)
 {
     size_t i;
@@ -124,7 +129,7 @@ static void on_answer(int status, const json_t *reply, void *arg)
     if (m != NULL && m->instance == q->instance && m->idle.n_pending > 0) {
         if (status == 200 && json_is_object(reply))
             q->take(m, reply);
-        else
+        else if (status != 404) /* what an older agent does not know, it does not do */
             m->idle.failed = true;
         if (--m->idle.n_pending == 0)
             judge(m);
@@ -173,6 +178,7 @@ void machine_idle_tick(struct vmm_machine *m, uint64_t now_ms)
         return;
     ask(m, "/v1/windows", take_windows);
     ask(m, "/v1/exec", take_execs);
+    ask(m, "/v1/ssh", take_ssh);
     ask(m, "/v1/status", take_status);
     if (m->idle.n_pending == 0)
         judge(m);

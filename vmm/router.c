@@ -67,6 +67,11 @@ static const struct vmm_member exec_members[] = {
     {"user", JSON_STRING, false},        {"stdin", JSON_TRUE, false},
     {"timeout_ms", JSON_INTEGER, false}, {0},
 };
+static const struct vmm_member ssh_key_members[] = {
+    {"public_key", JSON_STRING, true},
+    {"expires_s", JSON_INTEGER, false},
+    {0},
+};
 static const struct vmm_member signal_members[] = {
     {"signal", JSON_STRING, true},
     {0},
@@ -142,6 +147,9 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    N "/exec",                 READ,    NONE,   forward, EMPTY("{\"execs\":[]}")),
     AT("POST",   N "/exec/{id}/stdin",      SESSION, STREAM, forward, ABSENT, USE),
     AT("POST",   N "/exec/{id}/signal",     SESSION, JSON,   forward, MEMBERS(signal), ABSENT),
+    AT("POST",   N "/ssh/keys",             SESSION, JSON,   ssh_key, MEMBERS(ssh_key), USE),
+    AT("POST",   N "/ssh",                  SESSION, STREAM, forward, USE),
+    AT("GET",    N "/ssh",                  READ,    NONE,   forward, EMPTY("{\"connections\":[]}")),
     AT("GET",    N "/files",                READ,    NONE,   forward, PATH),
     AT("PUT",    N "/files",                SESSION, STREAM, forward, PATH),
     AT("DELETE", N "/files",                SESSION, NONE,   forward, PATH),

@@ -21,6 +21,7 @@
 struct vmm_machine;
 struct vmm_sandbox;
 struct vmm_session;
+struct vmm_ssh_key;
 struct vmm_waiter;
 
 /* All of them return before any vmm_sandbox_on_*() runs. */
@@ -67,7 +68,8 @@ struct vmm_sandbox {
     struct vmm_waiter *waiters;
 
     uint64_t woken_ms; /* when a request last asked for it, by the loop's clock; 0: never */
-    bool unsent;       /* Redis may not know the preview's settings */
+    struct vmm_ssh_key *ssh_keys; /* see ssh_keys.h */
+    bool unsent;                  /* Redis may not know the preview's settings */
 
     /* Owned by machine.c; NULL when there is no machine. */
     struct vmm_machine *machine;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "transom/log.h"
 #include "vmm/file.h"
+#include "vmm/ssh_keys.h"
 
 #define RECORD_MAX_BYTES 65536
 #define SANDBOXES_MAX    64 /* records read for one session */
@@ -24,6 +25,7 @@ static void free_session(struct vmm_session *session)
     for (struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = next) {
         next = sb->next;
         vmm_sandbox_fini(sb);
+        vmm_ssh_keys_free(sb);
         vmm_preview_fini(&sb->preview);
         free(sb);
     }

@@ -15,6 +15,7 @@
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/server.h"
 #include "vmm/agent/splice.h"
+#include "vmm/agent/ssh.h"
 #include "vmm/agent/stats.h"
 #include "vmm/agent/systemd.h"
 #include "vmm/agent/window.h"
@@ -69,6 +70,8 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     if (r == 0)
         r = agent_windows_new(a, &a->windows);
     if (r == 0)
+        r = agent_ssh_new(a, &a->ssh);
+    if (r == 0)
         r = agent_ports_new(a, &a->ports);
     if (r == 0)
         r = agent_splices_new(a, &a->splices);
@@ -93,6 +96,8 @@ void agent_stop(struct agent *a)
         agent_execs_stop(a->execs);
     if (a->windows != NULL)
         agent_windows_stop(a->windows);
+    if (a->ssh != NULL)
+        agent_ssh_stop(a->ssh);
     if (a->systemd != NULL)
         agent_systemd_stop(a->systemd);
     if (a->ports != NULL)
@@ -117,6 +122,8 @@ void agent_free(struct agent *a)
         agent_execs_free(a->execs);
     if (a->windows != NULL)
         agent_windows_free(a->windows);
+    if (a->ssh != NULL)
+        agent_ssh_free(a->ssh);
     if (a->systemd != NULL)
         agent_systemd_free(a->systemd);
     if (a->ports != NULL)

@@ -51,6 +51,7 @@ struct agent {
     struct agent_splices *splices;
     struct agent_stats *stats;
     struct agent_secrets *secrets;
+    struct agent_ssh *ssh;
     struct agent_systemd *systemd;
     struct agent_server *server;
 };

@@ -14,6 +14,7 @@
 #include "vmm/agent/agent.h"
 #include "vmm/agent/init.h"
 #include "vmm/agent/server.h"
+#include "vmm/agent/ssh_session.h"
 
 static const char usage[] =
     "usage: transom-agent [options]\n"
@@ -168,6 +169,8 @@ int main(int argc, char **argv)
     if (getpid() == 1) { /* the kernel passes words that are not for us */
         if (agent_init_stage() != 0)
             return 1;
+    } else if (argc == 3 && strcmp(argv[1], AGENT_SSH_SESSION_OPTION) == 0) {
+        return agent_ssh_session(argv[2]);
     } else {
         r = parse_options(argc, argv, &options);
         if (r >= 0)

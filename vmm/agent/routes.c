@@ -6,6 +6,8 @@
 #include "vmm/agent/hello.h"
 #include "vmm/agent/request.h"
 #include "vmm/agent/secrets.h"
+#include "vmm/agent/ssh.h"
+#include "vmm/agent/ssh_keys.h"
 #include "vmm/agent/tunnel.h"
 #include "vmm/agent/window_api.h"
 
@@ -37,6 +39,9 @@ const struct agent_route agent_routes[] = {
     {"GET", "/v1/files/watch", 0, false, agent_files_handle_watch},
     {"POST", "/v1/files/move", AGENT_JSON_LIMIT, false, agent_files_handle_move},
     {"POST", "/v1/files/mkdir", AGENT_JSON_LIMIT, false, agent_files_handle_mkdir},
+    {"POST", "/v1/ssh/keys", AGENT_JSON_LIMIT, false, agent_ssh_keys_handle_post},
+    {"POST", "/v1/ssh", 0, false, agent_ssh_handle_open},
+    {"GET", "/v1/ssh", 0, false, agent_ssh_handle_list},
     {"CONNECT", "/connect", 0, false, agent_tunnel_handle},
 };
 const size_t agent_n_routes = sizeof(agent_routes) / sizeof(agent_routes[0]);

@@ -28,7 +28,7 @@ struct cli {
     const char *session, *sandbox;
     /* single commands */
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
-    const char *protocol, *port, *path, *expires, *file, *run;
+    const char *protocol, *port, *path, *expires, *file, *files, *run;
     struct cli_list env, scopes;
     bool interactive, detach, follow, yes, host, curl, keep;
     bool strip, wake, no_wake, embed, no_embed, revoke;
@@ -136,6 +136,9 @@ int cmd_file_put(struct cli *cli, int argc, char **argv);
 int cmd_file_get(struct cli *cli, int argc, char **argv);
 int cmd_file_list(struct cli *cli, int argc, char **argv);
 int cmd_file_delete(struct cli *cli, int argc, char **argv);
+int cmd_ssh(struct cli *cli, int argc, char **argv);
+int cmd_ssh_config(struct cli *cli, int argc, char **argv);
+int cmd_ssh_proxy(struct cli *cli, int argc, char **argv);
 int cmd_url(struct cli *cli, int argc, char **argv);
 int cmd_route_list(struct cli *cli, int argc, char **argv);
 int cmd_route_set(struct cli *cli, int argc, char **argv);

@@ -107,6 +107,11 @@ static const struct cli_option session_options[] = {
      AT(session)},
     END,
 };
+static const struct cli_option proxy_options[] = {
+    {0, "files", "FOLDER", "tell the key in it, and write known_hosts into it", CLI_TEXT,
+     AT(files)},
+    END,
+};
 static const struct cli_option events_options[] = {
     {0, "since", "ID", "begin after this event", CLI_TEXT, AT(since)},
     END,
@@ -130,6 +135,7 @@ OPTIONS(of_key, key_options, );
 OPTIONS(of_events, events_options, );
 OPTIONS(of_secret, secret_options, );
 OPTIONS(of_session, session_options, );
+OPTIONS(of_proxy, proxy_options, cli_sandbox_options, );
 
 const struct cli_command cli_commands[] = {
     {"session new", "[NAME]", "create a session and print its id", NULL, common, 0, 1,
@@ -171,6 +177,20 @@ const struct cli_command cli_commands[] = {
      on_sandbox, 0, 1, cmd_file_list},
     {"file delete", "REMOTE...", "delete files of a sandbox", NULL, on_sandbox, 1, 99,
      cmd_file_delete},
+    {"ssh", "[SESSION [SSH-OPTION...]] [--] [COMMAND...]",
+     "log in, or run a command, by the OpenSSH you have",
+     "The key is made for this once, and the machine's host key comes from the API. Options of "
+     "ssh\n"
+     "go behind SESSION: transom ssh SESSION -L 9000:localhost:8080. The exit status is ssh's: "
+     "the\n"
+     "command's, or 255 when there is no connection.",
+     on_sandbox, 0, -1, cmd_ssh},
+    {"ssh-config", "[SESSION]", "print a Host block for ssh, scp, sftp, rsync and editors",
+     "Put it into ~/.ssh/config; the host is then called transom-SESSION. Its key lies in\n"
+     "~/.local/state/transom/ssh.",
+     on_sandbox, 0, 1, cmd_ssh_config},
+    {"ssh-proxy", "[SESSION]", "carry one SSH connection, as OpenSSH's ProxyCommand", NULL,
+     of_proxy, 0, 1, cmd_ssh_proxy},
     {"url", "", "print the preview URL: what listens on port 8080 in the sandbox", NULL, of_url, 0,
      0, cmd_url},
     {"route list", "", "list which paths of the preview lead to which ports", NULL, on_sandbox, 0,
@@ -352,6 +372,7 @@ void cli_print_overview(void)
     }
     printf("\nOptions of every command:\n");
     print_options(cli_common_options);
-    printf("\nExit status: that of the command run (run, exec), else 0, 1 for a failure, 2 for\n"
-           "wrong usage. More: transom COMMAND --help\n");
+    printf(
+        "\nExit status: that of the command run (run, exec, ssh), else 0, 1 for a failure, 2 for\n"
+        "wrong usage. More: transom COMMAND --help\n");
 }
