@@ -262,9 +262,10 @@ static const struct vmm_request_cbs client_cbs = {
 
 static void open_up(struct forward *f, struct tr_h2 *h2)
 {
-    static const char *const passed[] = {"content-type", "content-length", "accept", "range"};
+    static const char *const passed[] = {"content-type", "content-length", "content-range",
+                                         "accept",       "range",          "if-range"};
     const struct vmm_endpoint *e = f->req->endpoint;
-    struct tr_h2_field fields[8] = {
+    struct tr_h2_field fields[10] = {
         TR_H2_FIELD(":method", e->method),
         TR_H2_FIELD(":scheme", "http"),
         TR_H2_FIELD(":authority", "agent"),
@@ -277,7 +278,7 @@ static void open_up(struct forward *f, struct tr_h2 *h2)
     for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++) {
         const char *value = tr_h2_head_get(f->req->head, passed[i]);
 
-        if (value != NULL && (has_body || i > 1)) {
+        if (value != NULL && (has_body || i > 2)) {
             fields[n].name = passed[i];
             fields[n].name_len = strlen(passed[i]);
             fields[n].value = value;

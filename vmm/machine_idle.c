@@ -98,7 +98,15 @@ static void take_windows(struct vmm_machine *m, const json_t *reply)
 
 static void take_execs(struct vmm_machine *m, const json_t *reply)
 {
-    m->idle.n_holds += (unsigned)json_array_size(json_object_get(reply, "execs"));
+    size_t i;
+    json_t *x;
+
+    json_array_foreach(json_object_get(reply, "execs"), i, x)
+    {
+        const char *state = json_string_value(json_object_get(x, "state"));
+
+        m->idle.n_holds += state == NULL || strcmp(state, "ended") != 0;
+    }
 }
 
 static void take_ssh(struct vmm_machine *m, const json_t *reply)

@@ -101,6 +101,8 @@ static void respond(struct vmm_request *req, int status, const char *type, const
         fields[n++] = TR_H2_FIELD("www-authenticate", "Bearer");
     if (status == 405 && *req->allow)
         fields[n++] = TR_H2_FIELD("allow", req->allow);
+    if (strcmp(req->head->method, "HEAD") == 0)
+        len = 0; /* the length was told (RFC 9110 section 9.3.2) */
     if (tr_h2_respond(req->st, status, fields, n, len == 0) != 0 ||
         (len > 0 && tr_h2_write(req->st, data, len) < 0)) {
         tr_h2_reset(req->st, 2 /* INTERNAL_ERROR */);

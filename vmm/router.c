@@ -62,10 +62,29 @@ static const struct vmm_member resize_members[] = {
     {0},
 };
 static const struct vmm_member exec_members[] = {
-    {"argv", JSON_ARRAY, false},         {"command", JSON_STRING, false},
-    {"cwd", JSON_STRING, false},         {"env", JSON_OBJECT, false},
-    {"user", JSON_STRING, false},        {"stdin", JSON_TRUE, false},
-    {"timeout_ms", JSON_INTEGER, false}, {0},
+    {"argv", JSON_ARRAY, false},
+    {"command", JSON_STRING, false},
+    {"cwd", JSON_STRING, false},
+    {"env", JSON_OBJECT, false},
+    {"user", JSON_STRING, false},
+    {"stdin", JSON_TRUE, false},
+    {"timeout_ms", JSON_INTEGER, false},
+    {"detach", JSON_TRUE, false},
+    {0},
+};
+static const struct vmm_member move_members[] = {
+    {"from", JSON_STRING, true},
+    {"to", JSON_STRING, true},
+    {"replace", JSON_TRUE, false},
+    {"user", JSON_STRING, false},
+    {0},
+};
+static const struct vmm_member mkdir_members[] = {
+    {"path", JSON_STRING, true},
+    {"mode", JSON_STRING, false},
+    {"user", JSON_STRING, false},
+    {"owner", JSON_STRING, false},
+    {0},
 };
 static const struct vmm_member ssh_key_members[] = {
     {"public_key", JSON_STRING, true},
@@ -145,15 +164,24 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("POST",   W "/resize",               SESSION, JSON,   forward, MEMBERS(resize), ABSENT),
     AT("POST",   N "/exec",                 SESSION, JSON,   forward, MEMBERS(exec), USE),
     AT("GET",    N "/exec",                 READ,    NONE,   forward, EMPTY("{\"execs\":[]}")),
+    AT("GET",    N "/exec/{id}",            READ,    NONE,   forward, ABSENT),
+    AT("DELETE", N "/exec/{id}",            SESSION, NONE,   forward, GONE),
+    AT("GET",    N "/exec/{id}/output",     READ,    NONE,   forward, ABSENT),
+    AT("GET",    N "/exec/{id}/attach",     READ,    NONE,   forward, ABSENT),
     AT("POST",   N "/exec/{id}/stdin",      SESSION, STREAM, forward, ABSENT, USE),
     AT("POST",   N "/exec/{id}/signal",     SESSION, JSON,   forward, MEMBERS(signal), ABSENT),
     AT("POST",   N "/ssh/keys",             SESSION, JSON,   ssh_key, MEMBERS(ssh_key), USE),
     AT("POST",   N "/ssh",                  SESSION, STREAM, forward, USE),
     AT("GET",    N "/ssh",                  READ,    NONE,   forward, EMPTY("{\"connections\":[]}")),
     AT("GET",    N "/files",                READ,    NONE,   forward, PATH),
+    AT("HEAD",   N "/files",                READ,    NONE,   forward, PATH),
     AT("PUT",    N "/files",                SESSION, STREAM, forward, PATH),
     AT("DELETE", N "/files",                SESSION, NONE,   forward, PATH),
     AT("GET",    N "/files/list",           READ,    NONE,   forward, PATH),
+    AT("GET",    N "/files/stat",           READ,    NONE,   forward, PATH),
+    AT("GET",    N "/files/watch",          READ,    NONE,   forward, PATH),
+    AT("POST",   N "/files/move",           SESSION, JSON,   forward, MEMBERS(move)),
+    AT("POST",   N "/files/mkdir",          SESSION, JSON,   forward, MEMBERS(mkdir)),
 };
 /* clang-format on */
 const size_t vmm_n_endpoints = sizeof(vmm_endpoints) / sizeof(vmm_endpoints[0]);

@@ -169,7 +169,7 @@ END_TEST
 START_TEST(wrong_methods_name_the_right_ones)
 {
     ck_assert_int_eq(route("PATCH", "/v1/sessions/a/sandboxes/b/files"), 405);
-    ck_assert_str_eq(req.allow, "GET, PUT, DELETE");
+    ck_assert_str_eq(req.allow, "GET, HEAD, PUT, DELETE");
     clear();
     ck_assert_int_eq(status_of("HEAD", "/v1/version"), 405);
     ck_assert_int_eq(status_of("get", "/v1/version"), 405);
