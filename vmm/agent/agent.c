@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "vmm/agent/deaths.h"
 #include "vmm/agent/event.h"
 #include "vmm/agent/exec.h"
 #include "vmm/agent/group.h"
@@ -62,6 +63,8 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     if (r == 0)
         r = agent_groups_new(loop, options->cgroup, &a->groups);
     if (r == 0)
+        r = agent_deaths_new(loop, &a->deaths);
+    if (r == 0)
         r = agent_secrets_new(a, &a->secrets);
     if (r == 0)
         r = agent_events_new(a, &a->events);
@@ -98,6 +101,8 @@ void agent_stop(struct agent *a)
         agent_windows_stop(a->windows);
     if (a->ssh != NULL)
         agent_ssh_stop(a->ssh);
+    if (a->deaths != NULL)
+        agent_deaths_close(a->deaths);
     if (a->systemd != NULL)
         agent_systemd_stop(a->systemd);
     if (a->ports != NULL)
@@ -136,6 +141,8 @@ void agent_free(struct agent *a)
         agent_events_free(a->events);
     if (a->secrets != NULL)
         agent_secrets_free(a->secrets);
+    if (a->deaths != NULL)
+        agent_deaths_free(a->deaths);
     if (a->groups != NULL)
         agent_groups_free(a->groups);
     if (a->reaper != NULL)

@@ -45,6 +45,7 @@ struct agent {
     struct agent_events *events;
     struct agent_reaper *reaper;
     struct agent_groups *groups;
+    struct agent_deaths *deaths;
     struct agent_execs *execs;
     struct agent_windows *windows;
     struct agent_ports *ports;

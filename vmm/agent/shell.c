@@ -21,6 +21,7 @@
 
 #include "transom/log.h"
 #include "vmm/agent/child.h"
+#include "vmm/agent/deaths.h"
 #include "vmm/agent/marker.h"
 #include "vmm/agent/proc.h"
 #include "vmm/agent/reaper.h"
@@ -54,6 +55,7 @@ struct agent_shell {
     char nonce[AGENT_NONCE_LEN + 1];
     pid_t pid;
     struct agent_watch *watch; /* NULL once exited */
+    struct agent_parent children;
     int master, status_fd, go_fd;
     uv_poll_t master_poll, status_poll;
     uv_timer_t kick, sleep, hold, last;
@@ -109,6 +111,7 @@ static void close_all(struct agent_shell *sh)
                               (uv_handle_t *)&sh->kick,        (uv_handle_t *)&sh->sleep,
                               (uv_handle_t *)&sh->hold,        (uv_handle_t *)&sh->last};
 
+    agent_deaths_forget(sh->agent->deaths, &sh->children);
     for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++)
         uv_close(handles[i], on_handle_close);
     close(sh->master);
@@ -370,10 +373,13 @@ static void on_line(struct agent_shell *sh, char *line)
             uv_timer_stop(&sh->kick);
             uv_timer_stop(&sh->sleep);
         }
+        agent_deaths_reset(sh->agent->deaths, &sh->children);
         say_go(sh, seq);
         sh->cbs.on_start(seq, sh->arg);
     } else if (strcmp(word, "end") == 0) {
-        sh->cbs.on_end(seq, status, cut[0] != '\0', sh->arg);
+        sh->cbs.on_end(seq, status,
+                       agent_deaths_by_signal(sh->agent->deaths, &sh->children, status),
+                       cut[0] != '\0', sh->arg);
     }
 }
 
@@ -834,6 +840,7 @@ int agent_shell_open(struct agent *a, struct agent_group *group, int rows, int c
         free(sh);
         return r;
     }
+    agent_deaths_watch(a->deaths, &sh->children, sh->pid);
     agent_group_set_leader(group, sh->pid, true);
     watch(sh);
     *out = sh;

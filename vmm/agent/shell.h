@@ -19,8 +19,9 @@ struct agent_shell_cbs {
     /* The terminal's bytes have come to the beginning ('S') or end ('E') of a command's output. */
     void (*on_mark)(char kind, uint64_t seq, void *arg);
     void (*on_start)(uint64_t seq, void *arg);
-    /* cut: it was left before its end (interrupt, a newer command). */
-    void (*on_end)(uint64_t seq, int status, bool cut, void *arg);
+    /* by_signal: status stands for the signal that ended the command, as far as is known. cut: it
+     * was left before its end (interrupt, a newer command). */
+    void (*on_end)(uint64_t seq, int status, bool by_signal, bool cut, void *arg);
     /* Typed bytes that were queued have left. */
     void (*on_input_drain)(void *arg);
     /* The shell is gone and its terminal is read to the end: last event. Code as in

@@ -362,7 +362,7 @@ static void on_no_mark(uv_timer_t *timer)
     }
 }
 
-static void on_end(uint64_t seq, int status, bool cut, void *arg)
+static void on_end(uint64_t seq, int status, bool by_signal, bool cut, void *arg)
 {
     struct agent_window *w = arg;
     struct agent_run *run = find_run(w, seq);
@@ -371,12 +371,8 @@ static void on_end(uint64_t seq, int status, bool cut, void *arg)
         return;
     run->told = true;
     run->view.has_code = true;
-    run->view.by_exit = true;
-    run->view.code = status;
-    if (cut && status == 128 + SIGINT) {
-        run->view.by_exit = false;
-        run->view.code = SIGINT;
-    }
+    run->view.by_exit = !by_signal && !(cut && status == 128 + SIGINT);
+    run->view.code = run->view.by_exit ? status : status - 128;
     if (!run->mark_to)
         start_timer(&w->mark_timer, on_no_mark, MARK_MS);
     end_if_complete(run);
