@@ -211,27 +211,55 @@ void machine_go_down(struct vmm_machine *m)
     end(m);
 }
 
-/* A machine that did not come up: what its console said last tells why. */
+/* A machine that did not come up: what its console said last, and where its processors stand, tell
+ * why. */
 struct last_words {
     struct vmm_machines *ms;
     char label[VMM_ID_LEN + 1];
     uint64_t instance;
 };
 
+static void last_words_end(struct last_words *w)
+{
+    const struct vmm_sandbox *sb = vmm_sessions_by_label(&w->ms->vmm->sessions, w->label);
+
+    if (sb != NULL && sb->machine != NULL && sb->machine->instance == w->instance &&
+        sb->machine->vm != NULL)
+        w->ms->driver->kill(sb->machine->vm);
+    free(w);
+}
+
+/* One line for each of the lines that tell something: which processor, where it is, does it wait.
+ */
+static void on_processors(int status, const char *text, size_t len, void *arg)
+{
+    struct last_words *w = arg;
+    const char *end = text + len;
+
+    for (const char *line = text; status == 0 && line < end; line += strcspn(line, "\n") + 1) {
+        int n = (int)strcspn(line, "\r\n");
+
+        if (strncmp(line, "CPU#", 4) == 0 || strncmp(line, "RIP=", 4) == 0)
+            log_warn("vm=%s: %.*s", w->label, n, line);
+    }
+    last_words_end(w);
+}
+
 static void on_last_words(int status, const char *text, size_t len, void *arg)
 {
     struct last_words *w = arg;
     const struct vmm_sandbox *sb = vmm_sessions_by_label(&w->ms->vmm->sessions, w->label);
+    struct vm *vm = sb != NULL && sb->machine != NULL && sb->machine->instance == w->instance
+                        ? sb->machine->vm
+                        : NULL;
     size_t skip = len > CONSOLE_LOGGED ? len - CONSOLE_LOGGED : 0;
 
     if (status == 0 && len > 0)
         log_warn("vm=%s: its console said last: %.*s", w->label, (int)(len - skip), text + skip);
     else
         log_warn("vm=%s: its console said nothing", w->label);
-    if (sb != NULL && sb->machine != NULL && sb->machine->instance == w->instance &&
-        sb->machine->vm != NULL)
-        w->ms->driver->kill(sb->machine->vm);
-    free(w);
+    if (vm == NULL || w->ms->driver->processors(vm, on_processors, w) != 0)
+        last_words_end(w);
 }
 
 /* Returns whether on_last_words() will kill it. */

@@ -117,6 +117,9 @@ struct vm_driver {
     /* What the serial console printed since the last call, at most 64 KiB (older text is lost).
      * cb runs once; text is borrowed. */
     int (*console)(struct vm *vm, vm_text_cb cb, void *arg);
+    /* Where its processors stand, for people: to tell a guest that waits from one that runs in
+     * circles. As console(). */
+    int (*processors)(struct vm *vm, vm_text_cb cb, void *arg);
 
     /* Remove what may be left of a machine that this manager does not hold: process (only if the
      * pidfile still names it), cgroups, run directory. Of the spec: label, run_dir, cgroup.

@@ -366,5 +366,6 @@ const struct vm_driver vm_qemu = {
     .kill = qemu_kill,
     .release = qemu_release,
     .console = qemu_console,
+    .processors = qemu_processors,
     .remove = qemu_remove,
 };

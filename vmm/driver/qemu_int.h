@@ -74,6 +74,7 @@ void qemu_connect(struct qemu_vm *v);
 /* Tell QEMU to end, and kill it when it does not. */
 void qemu_quit(struct qemu_vm *v);
 TR_MUST_CHECK int qemu_console(struct vm *vm, vm_text_cb cb, void *arg);
+int qemu_processors(struct vm *vm, vm_text_cb cb, void *arg);
 
 /* qemu_remove.c */
 TR_MUST_CHECK int qemu_remove(uv_loop_t *loop, const struct vm_spec *spec, vm_done_cb cb, void *arg,

@@ -171,14 +171,14 @@ void qemu_connect(struct qemu_vm *v)
         (void)uv_timer_start(&v->reconnect, on_reconnect, RECONNECT_MS, 0);
     }
 }
-struct console_read {
+struct text_read {
     vm_text_cb cb;
     void *arg;
 };
 
 static void on_console(int status, json_t *value, const struct err *err, void *arg)
 {
-    struct console_read *read = arg;
+    struct text_read *read = arg;
     size_t len = 0;
     char *text = status == 0 ? console_decode(json_string_value(value), &len) : NULL;
 
@@ -190,21 +190,50 @@ static void on_console(int status, json_t *value, const struct err *err, void *a
     free(read);
 }
 
-int qemu_console(struct vm *vm, vm_text_cb cb, void *arg)
+/* Ask something that is answered with text. args is taken. */
+static int ask_text(struct vm *vm, const char *command, json_t *args, qmp_reply_cb on_answer,
+                    vm_text_cb cb, void *arg)
 {
     struct qemu_vm *v = (struct qemu_vm *)vm;
-    struct console_read *read;
+    struct text_read *read;
     int r;
 
-    if (v->state != VM_RUNNING || v->qmp == NULL)
+    if (v->state != VM_RUNNING || v->qmp == NULL) {
+        json_decref(args);
         return UV_ENOTCONN;
+    }
     read = malloc(sizeof(*read));
-    if (read == NULL)
+    if (read == NULL) {
+        json_decref(args);
         return UV_ENOMEM;
+    }
     read->cb = cb;
     read->arg = arg;
-    r = qmp_execute(v->qmp, "ringbuf-read", console_request(), on_console, read);
+    r = qmp_execute(v->qmp, command, args, on_answer, read);
     if (r != 0)
         free(read);
     return r;
+}
+
+int qemu_console(struct vm *vm, vm_text_cb cb, void *arg)
+{
+    return ask_text(vm, "ringbuf-read", console_request(), on_console, cb, arg);
+}
+
+static void on_processors(int status, json_t *value, const struct err *err, void *arg)
+{
+    struct text_read *read = arg;
+    const char *text = json_string_value(value);
+
+    (void)err;
+    if (status == 0 && text == NULL)
+        status = UV_EPROTO;
+    read->cb(status, text != NULL ? text : "", text != NULL ? strlen(text) : 0, read->arg);
+    free(read);
+}
+
+int qemu_processors(struct vm *vm, vm_text_cb cb, void *arg)
+{
+    return ask_text(vm, "human-monitor-command",
+                    json_pack("{ss}", "command-line", "info registers -a"), on_processors, cb, arg);
 }
