@@ -11,8 +11,6 @@
 #include "vmm/machine.h"
 #include "vmm/secret.h"
 
-#define ALL_VALUES_MAX (4 * VMM_SECRET_VALUE_MAX) /* of one session; as the masker takes */
-
 /* A value that our log hides. */
 struct vmm_hidden {
     struct vmm_hidden *next;
@@ -42,39 +40,65 @@ bool vmm_active_has(const struct vmm_session *session, const char *name)
     return find(session, name, &at);
 }
 
-/* Bytes of all values that are active and of one more. */
-static int check_size(struct vmm *vmm, const struct vmm_session *session, const char *more,
-                      struct err *err)
+int vmm_active_check(struct vmm *vmm, const struct vmm_session *session, const char *name,
+                     const void *value, size_t len, struct err *err)
 {
-    size_t total = 0, i, n = json_array_size(session->secrets);
+    size_t i, n = 1;
+    struct tr_mask_secret *values = calloc(json_array_size(session->secrets) + 1, sizeof(*values));
+    json_t *item;
+    int r;
 
-    if (n >= VMM_ACTIVE_MAX)
+    if (values == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    values[0] = (struct tr_mask_secret){value, len};
+    json_array_foreach(session->secrets, i, item)
+    {
+        const char *other = json_string_value(item);
+        const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, other);
+        uint8_t *bytes;
+        size_t bytes_len;
+
+        /* One that does not open is not sent either. */
+        if (strcmp(other, name) == 0 || secret == NULL ||
+            vmm_secret_value(vmm->secrets, secret, &bytes, &bytes_len, NULL) != 0)
+            continue;
+        values[n++] = (struct tr_mask_secret){bytes, bytes_len};
+    }
+    r = tr_mask_check(values, n);
+    while (--n > 0) {
+        explicit_bzero((void *)values[n].value, values[n].len);
+        free((void *)values[n].value);
+    }
+    free(values);
+    if (r == UV_E2BIG)
+        return tr_err_set(err, -EDQUOT,
+                          "session %s: the values of its secrets have at most %d bytes together, "
+                          "and fewer when they can be written in many ways, which are all hidden",
+                          session->id, 4 * VMM_SECRET_VALUE_MAX);
+    return r == 0 ? 0 : tr_err_set(err, -ENOMEM, "out of memory");
+}
+
+/* May this one become active, too? */
+static int check_new(struct vmm *vmm, const struct vmm_session *session, const char *name,
+                     struct err *err)
+{
+    const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, name);
+    uint8_t *value;
+    size_t len;
+    int r;
+
+    if (json_array_size(session->secrets) >= VMM_ACTIVE_MAX)
         return tr_err_set(err, -EDQUOT, "%d secrets are active in this session already",
                           VMM_ACTIVE_MAX);
-    for (i = 0; i <= n; i++) {
-        const char *name = i < n ? json_string_value(json_array_get(session->secrets, i)) : more;
-        const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, name);
-        uint8_t *value;
-        size_t len;
-        int r;
-
-        if (secret == NULL)
-            continue;
-        r = vmm_secret_value(vmm->secrets, secret, &value, &len, i < n ? NULL : err);
-        if (r != 0 && i == n)
-            return r;
-        if (r != 0)
-            continue;
-        explicit_bzero(value, len);
-        free(value);
-        total += len;
-    }
-    if (total > ALL_VALUES_MAX)
-        return tr_err_set(err, -EDQUOT,
-                          "the values of a session's secrets are at most %d bytes long "
-                          "together",
-                          ALL_VALUES_MAX);
-    return 0;
+    if (secret == NULL)
+        return tr_err_set(err, -ENOENT, "there is no secret %s", name);
+    r = vmm_secret_value(vmm->secrets, secret, &value, &len, err);
+    if (r != 0)
+        return r;
+    r = vmm_active_check(vmm, session, name, value, len, err);
+    explicit_bzero(value, len);
+    free(value);
+    return r;
 }
 
 int vmm_active_set(struct vmm *vmm, struct vmm_session *session, const char *name, bool active,
@@ -86,7 +110,7 @@ int vmm_active_set(struct vmm *vmm, struct vmm_session *session, const char *nam
     if (find(session, name, &at) == active)
         return 0;
     if (active) {
-        r = check_size(vmm, session, name, err);
+        r = check_new(vmm, session, name, err);
         if (r != 0)
             return r;
         at = json_array_size(session->secrets);

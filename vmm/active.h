@@ -10,6 +10,11 @@
 #define VMM_ACTIVE_MAX 256 /* secrets of one session; as many as the agent takes */
 
 bool vmm_active_has(const struct vmm_session *session, const char *name);
+/* Would the session's machines take this value of that secret beside the others that are active
+ * there? A machine that refuses the set would never be ready again. -EDQUOT: no. */
+TR_MUST_CHECK int vmm_active_check(struct vmm *vmm, const struct vmm_session *session,
+                                   const char *name, const void *value, size_t len,
+                                   struct err *err);
 /* Make a secret of the session's owner active, or not; durable when this returns 0. -EDQUOT: too
  * many, or too long together. */
 TR_MUST_CHECK int vmm_active_set(struct vmm *vmm, struct vmm_session *session, const char *name,

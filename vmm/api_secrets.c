@@ -98,16 +98,30 @@ void vmm_api_secret_list(struct vmm_request *req)
     vmm_reply_json(req, 200, list == NULL ? NULL : json_pack("{so}", "secrets", list));
 }
 
+/* Where it is active, the new value must fit. */
+static int check_active(struct vmm_request *req, const char *name, const char *value,
+                        struct err *err)
+{
+    int r = 0;
+
+    for (struct vmm_session *s = req->vmm->sessions.first; s != NULL && r == 0; s = s->next) {
+        if (strcmp(s->owner, req->who.owner) == 0 && vmm_active_has(s, name))
+            r = vmm_active_check(req->vmm, s, name, value, req->raw_len, err);
+    }
+    return r;
+}
+
 void vmm_api_secret_put(struct vmm_request *req)
 {
     const char *owner = req->who.owner, *name = req->params[0];
+    const char *value = req->raw_len > 0 ? req->raw : "";
     const struct vmm_secret *secret;
     struct err err = {0};
     bool created = false;
     json_t *answer;
 
-    if (vmm_secret_set(req->vmm->secrets, owner, name, req->raw_len > 0 ? req->raw : "",
-                       req->raw_len, &created, &err) != 0) {
+    if (check_active(req, name, value, &err) != 0 ||
+        vmm_secret_set(req->vmm->secrets, owner, name, value, req->raw_len, &created, &err) != 0) {
         if (err.code == -EINVAL)
             vmm_reply_error(req, 422, "%s", err.msg);
         else
@@ -118,8 +132,7 @@ void vmm_api_secret_put(struct vmm_request *req)
     log_info("secret %s of %s: %s", name, owner, created ? "created" : "replaced");
     vmm_live_secret(req->vmm, secret);
     answer = view(secret);
-    if (answer != NULL &&
-        add_maskable(answer, tr_mask_covers(req->raw_len > 0 ? req->raw : "", req->raw_len)) != 0) {
+    if (answer != NULL && add_maskable(answer, tr_mask_covers(value, req->raw_len)) != 0) {
         json_decref(answer);
         answer = NULL;
     }

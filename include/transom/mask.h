@@ -35,9 +35,11 @@ struct tr_mask_secret {
     const void *value;
     size_t len;
 };
+/* Would tr_mask_new() take them? Returns 0, UV_E2BIG (a value, all of them, or all their forms are
+ * too long) or UV_ENOMEM. For whoever keeps a set that another makes into patterns. */
+TR_MUST_CHECK int tr_mask_check(const struct tr_mask_secret *secrets, size_t n);
 /* Values are not kept as such, but their bytes are in the patterns; they are wiped at the end.
- * *out is NULL when nothing is to be hidden. Returns 0, UV_E2BIG (a value, or all of them, too
- * long) or UV_ENOMEM. */
+ * *out is NULL when nothing is to be hidden. Returns as tr_mask_check() does. */
 TR_MUST_CHECK int tr_mask_new(const struct tr_mask_secret *secrets, size_t n, struct tr_mask **out);
 void tr_mask_ref(struct tr_mask *mask);   /* NULL is ignored */
 void tr_mask_unref(struct tr_mask *mask); /* NULL is ignored */

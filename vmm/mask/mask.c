@@ -23,7 +23,8 @@ static int add(const uint8_t *text, size_t len, bool wrapped, void *arg)
     return mask_automaton_add(wrapped ? &mask->wrapped : &mask->exact, text, len);
 }
 
-int tr_mask_new(const struct tr_mask_secret *secrets, size_t n, struct tr_mask **out)
+/* Not finished: it cannot be searched yet. *out is NULL when nothing is to be hidden. */
+static int collect_forms(const struct tr_mask_secret *secrets, size_t n, struct tr_mask **out)
 {
     struct tr_mask *mask;
     size_t total = 0;
@@ -46,8 +47,31 @@ int tr_mask_new(const struct tr_mask_secret *secrets, size_t n, struct tr_mask *
     mask_automaton_init(&mask->wrapped);
     for (size_t i = 0; i < n && r == 0; i++)
         r = mask_forms(secrets[i].value, secrets[i].len, add, mask);
-    if (r == 0)
-        r = mask_automaton_finish(&mask->exact);
+    if (r != 0)
+        tr_mask_unref(mask);
+    else
+        *out = mask;
+    return r;
+}
+
+int tr_mask_check(const struct tr_mask_secret *secrets, size_t n)
+{
+    struct tr_mask *mask;
+    int r = collect_forms(secrets, n, &mask);
+
+    tr_mask_unref(mask);
+    return r;
+}
+
+int tr_mask_new(const struct tr_mask_secret *secrets, size_t n, struct tr_mask **out)
+{
+    struct tr_mask *mask;
+    int r = collect_forms(secrets, n, &mask);
+
+    *out = NULL;
+    if (mask == NULL)
+        return r;
+    r = mask_automaton_finish(&mask->exact);
     if (r == 0)
         r = mask_automaton_finish(&mask->wrapped);
     if (r != 0)
