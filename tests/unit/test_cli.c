@@ -255,9 +255,10 @@ END_TEST
 
 static bool on_run_event(const json_t *event, void *arg)
 {
+    size_t at = strlen(seen);
+
     (void)arg;
-    strcat(seen, cli_text(event, "type"));
-    strcat(seen, " ");
+    snprintf(seen + at, sizeof(seen) - at, "%s ", cli_text(event, "type"));
     return strcmp(cli_text(event, "type"), "stop") != 0;
 }
 

@@ -319,12 +319,3 @@ json_t *agent_ports_json(const struct agent_ports *p)
         json_array_append_new(list, to_json(&p->now[i]));
     return list;
 }
-
-bool agent_ports_has(const struct agent_ports *p, uint16_t port)
-{
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->now[i].port == port)
-            return true;
-    }
-    return false;
-}

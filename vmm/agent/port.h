@@ -29,7 +29,5 @@ void agent_ports_free(struct agent_ports *p);
 /* [{"port","address","pid","comm","window","run_id","exec_id"}], new; what is not known is left out
  * (pid: 0). */
 json_t *agent_ports_json(const struct agent_ports *p);
-/* Does a process listen on port by now? */
-bool agent_ports_has(const struct agent_ports *p, uint16_t port);
 
 #endif

@@ -178,7 +178,9 @@ static void remember(struct agent_window *w, struct agent_run *run)
 {
     if (w->n_past == AGENT_MAX_PAST_RUNS) {
         agent_run_unref(w->past[0]);
-        memmove(w->past, w->past + 1, --w->n_past * sizeof(w->past[0]));
+        w->n_past--;
+        for (size_t i = 0; i < w->n_past; i++)
+            w->past[i] = w->past[i + 1];
     }
     agent_run_ref(run);
     w->past[w->n_past++] = run;

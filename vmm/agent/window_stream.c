@@ -82,7 +82,8 @@ static json_t *output_json(const struct stream *s, const uint8_t *bytes, size_t 
 
     if (text != NULL && (b64 != NULL || !s->b64))
         obj = json_pack("{s:I,s:I,s:o,s:s*}", "from", (json_int_t)s->at, "to",
-                        (json_int_t)(s->at + n), "data", json_stringn(text, len), "data_b64", b64);
+                        (json_int_t)s->at + (json_int_t)n, "data", json_stringn(text, len),
+                        "data_b64", b64);
     free(text);
     free(b64);
     return obj;
