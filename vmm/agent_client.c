@@ -4,6 +4,7 @@
 #include "vmm/agent_client.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,9 @@ struct vmm_agent {
 struct call {
     vmm_agent_reply_cb cb;
     void *arg;
+    struct tr_h2_stream *st;
+    struct vmm_agent_wait deadline; /* not of hello and secrets, which have one together */
+    bool late;
     int status;
     char *body;
     size_t len;
@@ -91,20 +95,25 @@ static void call_close(struct tr_h2_stream *st, uint32_t code, void *arg)
 {
     struct call *c = arg;
     json_t *reply = NULL;
+    int status = c->late ? UV_ETIMEDOUT : UV_ECONNRESET;
 
     (void)st;
     (void)code;
+    vmm_agent_wait_cancel(&c->deadline);
+    if (c->complete && c->status != 0)
+        status = c->status;
     if (c->complete && c->len > 0)
         reply = json_loadb(c->body, c->len, JSON_REJECT_DUPLICATES, NULL);
     if (c->cb != NULL)
-        c->cb(c->complete && c->status != 0 ? c->status : UV_ECONNRESET, reply, c->arg);
+        c->cb(status, reply, c->arg);
     json_decref(reply);
     free(c->body);
     free(c);
 }
 
+/* *out: valid until its cb runs, which is not before this returns. */
 static int call_on(struct tr_h2 *h2, const char *method, const char *path, const json_t *body,
-                   vmm_agent_reply_cb cb, void *arg)
+                   vmm_agent_reply_cb cb, void *arg, struct call **out)
 {
     static const struct tr_h2_stream_cbs cbs = {
         .on_head = call_head, .on_data = call_data, .on_end = call_end, .on_close = call_close};
@@ -118,24 +127,24 @@ static int call_on(struct tr_h2 *h2, const char *method, const char *path, const
     char *text = body == NULL ? NULL : json_dumps(body, JSON_COMPACT);
     size_t len = text == NULL ? 0 : strlen(text);
     struct call *c = calloc(1, sizeof(*c));
-    struct tr_h2_stream *st;
     int r = UV_ENOMEM;
 
     if (c == NULL || (body != NULL && text == NULL))
         goto fault;
     c->cb = cb;
     c->arg = arg;
-    r = tr_h2_request(h2, fields, body == NULL ? 4 : 5, body == NULL, &cbs, c, &st);
+    r = tr_h2_request(h2, fields, body == NULL ? 4 : 5, body == NULL, &cbs, c, &c->st);
     if (r != 0)
         goto fault;
     if (body != NULL) {
-        if (tr_h2_write(st, text, len) < 0)
-            tr_h2_reset(st, 8 /* CANCEL */); /* on_close reports it */
+        if (tr_h2_write(c->st, text, len) < 0)
+            tr_h2_reset(c->st, 8 /* CANCEL */); /* on_close reports it */
         else
-            tr_h2_end(st, NULL, 0);
+            tr_h2_end(c->st, NULL, 0);
         explicit_bzero(text, len); /* may be secrets */
     }
     free(text);
+    *out = c;
     return 0;
 fault:
     free(c);
@@ -143,12 +152,35 @@ fault:
     return r;
 }
 
+/* A guest that answers pings and nothing else must not hold up who asks. */
+static void on_late(struct vmm_agent_wait *wait, int status)
+{
+    struct call *c = (struct call *)((char *)wait - offsetof(struct call, deadline));
+
+    if (status != UV_ETIMEDOUT)
+        return; /* the agent is being closed, which ends the call */
+    c->late = true;
+    tr_h2_reset(c->st, 8 /* CANCEL */); /* on_close reports it */
+}
+
+int vmm_agent_call_within(struct vmm_agent *agent, uint64_t timeout_ms, const char *method,
+                          const char *path, const json_t *body, vmm_agent_reply_cb cb, void *arg)
+{
+    struct tr_h2 *h2 = vmm_agent_session(agent);
+    struct call *c;
+    int r = h2 == NULL ? UV_ENOTCONN : call_on(h2, method, path, body, cb, arg, &c);
+
+    if (r != 0)
+        return r;
+    c->deadline.cb = on_late;
+    vmm_agent_wait(agent, &c->deadline, timeout_ms);
+    return 0;
+}
+
 int vmm_agent_call(struct vmm_agent *agent, const char *method, const char *path,
                    const json_t *body, vmm_agent_reply_cb cb, void *arg)
 {
-    struct tr_h2 *h2 = vmm_agent_session(agent);
-
-    return h2 == NULL ? UV_ENOTCONN : call_on(h2, method, path, body, cb, arg);
+    return vmm_agent_call_within(agent, VMM_AGENT_CALL_MS, method, path, body, cb, arg);
 }
 
 /* ---- waiting ---- */
@@ -305,9 +337,10 @@ static void on_secrets(int status, const json_t *reply, void *arg)
 static void send_secrets(struct vmm_agent *agent)
 {
     json_t *secrets = agent->cbs->secrets(agent->arg);
+    struct call *c;
     int r = secrets == NULL ? UV_ENOMEM
                             : call_on(tr_h2_conn_session(agent->conn), "PUT", "/v1/secrets",
-                                      secrets, on_secrets, agent);
+                                      secrets, on_secrets, agent, &c);
 
     json_decref(secrets);
     if (r != 0)
@@ -340,9 +373,10 @@ static void on_hello(int status, const json_t *reply, void *arg)
 static void say_hello(struct vmm_agent *agent)
 {
     json_t *hello = agent->cbs->hello(agent->arg);
+    struct call *c;
     int r = hello == NULL ? UV_ENOMEM
                           : call_on(tr_h2_conn_session(agent->conn), "POST", "/v1/hello", hello,
-                                    on_hello, agent);
+                                    on_hello, agent, &c);
 
     json_decref(hello);
     if (r != 0)

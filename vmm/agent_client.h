@@ -50,8 +50,14 @@ void vmm_agent_wait(struct vmm_agent *agent, struct vmm_agent_wait *wait, uint64
 void vmm_agent_wait_cancel(struct vmm_agent_wait *wait); /* cb does not run */
 
 /* A small JSON request: cb runs once, later, with the status and the body (borrowed; NULL when it
- * is none), or a negative errno for status. body and cb may be NULL. */
+ * is none), or a negative errno for status: UV_ETIMEDOUT after timeout_ms. body and cb may be
+ * NULL. */
 typedef void (*vmm_agent_reply_cb)(int status, const json_t *reply, void *arg);
+TR_MUST_CHECK int vmm_agent_call_within(struct vmm_agent *agent, uint64_t timeout_ms,
+                                        const char *method, const char *path, const json_t *body,
+                                        vmm_agent_reply_cb cb, void *arg);
+/* The same within what is enough for all that an agent does at once. */
+#define VMM_AGENT_CALL_MS 10000
 TR_MUST_CHECK int vmm_agent_call(struct vmm_agent *agent, const char *method, const char *path,
                                  const json_t *body, vmm_agent_reply_cb cb, void *arg);
 
