@@ -763,8 +763,8 @@ static void on_setting(struct redisReply *reply, void *arg)
     struct vmm_sandbox *sb = vmm_sessions_by_label(&s->vmm->sessions, s->label);
     bool refused = reply != NULL && reply->type == REDIS_REPLY_ERROR;
 
-    if (sb != NULL && reply != NULL && !refused)
-        sb->unsent = false;
+    if (sb != NULL && reply != NULL)
+        sb->unsent = refused; /* said anew also when the change before this one was taken */
     /* Lost: it is as with Redis down, the write-back does it. */
     s->cb(refused ? -EIO : 0, refused ? reply->str : "", s->arg);
     free(s);
