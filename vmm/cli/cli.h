@@ -27,9 +27,11 @@ struct cli {
     /* commands on a sandbox */
     const char *session, *sandbox;
     /* single commands */
+    const char *signal, *owner;
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
     const char *protocol, *port, *path, *expires, *file, *files, *run;
     struct cli_list env, scopes;
+    bool force, recursive;
     bool interactive, detach, follow, yes, host, curl, keep;
     bool strip, wake, no_wake, embed, no_embed, revoke;
 };
@@ -107,6 +109,11 @@ const char *cli_text(const json_t *object, const char *key); /* "" when absent; 
 /* A table: columns are keys of the rows' objects; headers likewise, both NULL-terminated. */
 void cli_print_table(const json_t *rows, const char *const *keys, const char *const *headers);
 
+/* Whose rights a request about files has: "&user=root", or "" (file.c). */
+const char *cli_file_user(const struct cli *cli);
+/* Put the time of mtime_ms into an entry, as it is shown (file.c). */
+void cli_add_mtime(json_t *entry);
+
 /* Exit status for an object with exit_code or signal; fallback when it has neither. */
 int cli_exit_status(const json_t *object, int fallback);
 /* Number of a signal given as number or name, with or without SIG; 0 when unknown. */
@@ -129,6 +136,10 @@ int cmd_sandbox_reset(struct cli *cli, int argc, char **argv);
 int cmd_run(struct cli *cli, int argc, char **argv);
 int cmd_exec(struct cli *cli, int argc, char **argv);
 int cmd_logs(struct cli *cli, int argc, char **argv);
+int cmd_job_list(struct cli *cli, int argc, char **argv);
+int cmd_job_attach(struct cli *cli, int argc, char **argv);
+int cmd_job_logs(struct cli *cli, int argc, char **argv);
+int cmd_job_kill(struct cli *cli, int argc, char **argv);
 int cmd_window_list(struct cli *cli, int argc, char **argv);
 int cmd_window_attach(struct cli *cli, int argc, char **argv);
 int cmd_window_close(struct cli *cli, int argc, char **argv);
@@ -136,6 +147,10 @@ int cmd_file_put(struct cli *cli, int argc, char **argv);
 int cmd_file_get(struct cli *cli, int argc, char **argv);
 int cmd_file_list(struct cli *cli, int argc, char **argv);
 int cmd_file_delete(struct cli *cli, int argc, char **argv);
+int cmd_file_stat(struct cli *cli, int argc, char **argv);
+int cmd_file_move(struct cli *cli, int argc, char **argv);
+int cmd_file_mkdir(struct cli *cli, int argc, char **argv);
+int cmd_file_watch(struct cli *cli, int argc, char **argv);
 int cmd_ssh(struct cli *cli, int argc, char **argv);
 int cmd_ssh_config(struct cli *cli, int argc, char **argv);
 int cmd_ssh_proxy(struct cli *cli, int argc, char **argv);

@@ -48,14 +48,40 @@ static const struct cli_option logs_options[] = {
 };
 static const struct cli_option exec_options[] = {
     {'i', "interactive", NULL, "pass standard input on", CLI_FLAG, AT(interactive)},
+    {'d', "detach", NULL, "do not wait: print its id for the job commands", CLI_FLAG, AT(detach)},
     {'u', "user", "USER", "sandbox (default) or root", CLI_TEXT, AT(user)},
     {0, "cwd", "FOLDER", "folder to run in (default the user's home)", CLI_TEXT, AT(cwd)},
     {'e', "env", "NAME=VALUE", "further environment; may be repeated", CLI_LIST, AT(env)},
     {0, "timeout", "SECONDS", "end it after this time", CLI_TEXT, AT(timeout)},
     END,
 };
+static const struct cli_option attach_options[] = {
+    {'i', "interactive", NULL, "pass standard input on", CLI_FLAG, AT(interactive)},
+    END,
+};
+static const struct cli_option kill_options[] = {
+    {0, "signal", "NAME", "send this signal, such as TERM, and no more", CLI_TEXT, AT(signal)},
+    END,
+};
 static const struct cli_option put_options[] = {
     {0, "mode", "OCTAL", "permissions (default those of the local file)", CLI_TEXT, AT(mode)},
+    {0, "owner", "OWNER", "with --user root: sandbox, root or UID:GID", CLI_TEXT, AT(owner)},
+    END,
+};
+static const struct cli_option user_options[] = {
+    {'u', "user", "USER", "whose rights: sandbox (default) or root", CLI_TEXT, AT(user)},
+    END,
+};
+static const struct cli_option recursive_options[] = {
+    {'r', "recursive", NULL, "folders, with all that is in them", CLI_FLAG, AT(recursive)},
+    END,
+};
+static const struct cli_option move_options[] = {
+    {'f', "force", NULL, "replace what is there", CLI_FLAG, AT(force)},
+    END,
+};
+static const struct cli_option mkdir_options[] = {
+    {0, "mode", "OCTAL", "permissions (default 0755)", CLI_TEXT, AT(mode)},
     END,
 };
 static const struct cli_option url_options[] = {
@@ -124,7 +150,13 @@ OPTIONS(on_sandbox, cli_sandbox_options, );
 OPTIONS(of_run, run_options, cli_sandbox_options, );
 OPTIONS(of_logs, logs_options, cli_sandbox_options, );
 OPTIONS(of_exec, exec_options, cli_sandbox_options, );
-OPTIONS(of_put, put_options, cli_sandbox_options, );
+OPTIONS(of_attach, attach_options, cli_sandbox_options, );
+OPTIONS(of_kill, kill_options, cli_sandbox_options, );
+OPTIONS(of_put, put_options, user_options, cli_sandbox_options, );
+OPTIONS(of_file, user_options, cli_sandbox_options, );
+OPTIONS(of_tree, recursive_options, user_options, cli_sandbox_options, );
+OPTIONS(of_move, move_options, user_options, cli_sandbox_options, );
+OPTIONS(of_mkdir, mkdir_options, user_options, cli_sandbox_options, );
 OPTIONS(of_url, url_options, cli_sandbox_options, );
 OPTIONS(of_route, route_options, protocol_options, cli_sandbox_options, );
 OPTIONS(of_port, protocol_options, cli_sandbox_options, );
@@ -156,6 +188,18 @@ const struct cli_command cli_commands[] = {
      "passed on. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on. If transom ends, so does the\n"
      "program. The exit status is the program's (128 + N for signal N).",
      of_exec, 1, -1, cmd_exec},
+    {"job list", "", "list programs that exec started: all that run, and detached ones that ended",
+     NULL, on_sandbox, 0, 0, cmd_job_list},
+    {"job attach", "ID", "show the output of a job from its beginning, until its end",
+     "Ctrl-C interrupts the job; a third one leaves it running and returns. When transom ends in\n"
+     "another way the job goes on. The exit status is the job's (128 + N for signal N).",
+     of_attach, 1, 1, cmd_job_attach},
+    {"job logs", "ID", "print the output of a job that is kept",
+     "Of each of standard output and standard error the last 256 KiB are kept, for ten minutes\n"
+     "after the end.",
+     on_sandbox, 1, 1, cmd_job_logs},
+    {"job kill", "ID...", "end jobs with all that they started, and forget them", NULL, of_kill, 1,
+     99, cmd_job_kill},
     {"logs", "", "show the output of a window that is kept",
      "A window keeps the last MiB of its output. With -f a lost connection is taken up again\n"
      "where it broke.",
@@ -172,11 +216,21 @@ const struct cli_command cli_commands[] = {
      "not at all; missing folders are made.",
      of_put, 1, 2, cmd_file_put},
     {"file get", "REMOTE [LOCAL]", "copy a file out of a sandbox (LOCAL - is standard output)",
-     "The local file appears whole or not at all.", on_sandbox, 1, 2, cmd_file_get},
-    {"file list", "[FOLDER]", "list a folder of a sandbox (default /home/sandbox)", NULL,
-     on_sandbox, 0, 1, cmd_file_list},
-    {"file delete", "REMOTE...", "delete files of a sandbox", NULL, on_sandbox, 1, 99,
-     cmd_file_delete},
+     "The local file appears whole or not at all.", of_file, 1, 2, cmd_file_get},
+    {"file list", "[FOLDER]", "list a folder of a sandbox (default /home/sandbox)", NULL, of_file,
+     0, 1, cmd_file_list},
+    {"file stat", "REMOTE...", "show what is at a path: type, permissions, owner, size", NULL,
+     of_file, 1, 99, cmd_file_stat},
+    {"file move", "FROM TO", "rename in a sandbox; missing folders are made", NULL, of_move, 2, 2,
+     cmd_file_move},
+    {"file mkdir", "FOLDER...", "make folders, and those above them", NULL, of_mkdir, 1, 99,
+     cmd_file_mkdir},
+    {"file delete", "REMOTE...", "delete files and empty folders of a sandbox", NULL, of_tree, 1,
+     99, cmd_file_delete},
+    {"file watch", "[REMOTE]", "show what changes at a path, as it happens",
+     "Each line is a change and its path below REMOTE (default /home/sandbox). overflow: changes\n"
+     "were lost; look again.",
+     of_tree, 0, 1, cmd_file_watch},
     {"ssh", "[SESSION [SSH-OPTION...]] [--] [COMMAND...]",
      "log in, or run a command, by the OpenSSH you have",
      "The key is made for this once, and the machine's host key comes from the API. Options of "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* transom exec: one request carries the output, a second one the input, short ones the signals. */
+/* transom exec and job attach: one request carries the output, a second one the input, short ones
+ * the signals. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,6 +16,8 @@
 #define INTERRUPTS_TO_END 3 /* a program that ignores SIGINT can still be left */
 #define EXIT_TIMED_OUT    124
 #define EXIT_NOT_FOUND    127
+#define RESUME_MS         60000 /* how long a job that cannot be reached is asked for */
+#define RESUME_PAUSE_MS   300
 
 struct exec {
     struct cli *cli;
@@ -27,6 +30,7 @@ struct exec {
     int status; /* exit status; -1: not known yet */
     int write_error;
     bool input_ready, interactive;
+    uint64_t shown[2]; /* of a job: bytes of standard output and error */
 };
 
 static int on_started(struct exec *x, const char *text)
@@ -51,6 +55,21 @@ static int on_exit_frame(struct exec *x, const char *text)
     return 0;
 }
 
+/* Bytes that were no longer kept when we came to them. */
+static void on_gap(struct exec *x, const char *text)
+{
+    json_t *o = json_loads(text, 0, NULL);
+    const char *stream = cli_text(o, "stream");
+    uint64_t from = (uint64_t)json_integer_value(json_object_get(o, "from"));
+    uint64_t to = (uint64_t)json_integer_value(json_object_get(o, "to"));
+
+    if (to > from) {
+        cli_fail(0, "%llu bytes of %s are no longer kept", (unsigned long long)(to - from), stream);
+        x->shown[strcmp(stream, "stderr") == 0] = to;
+    }
+    json_decref(o);
+}
+
 static int on_frame(uint8_t type, const uint8_t *data, size_t len, void *arg)
 {
     struct exec *x = arg;
@@ -62,7 +81,11 @@ static int on_frame(uint8_t type, const uint8_t *data, size_t len, void *arg)
     case FRAME_STDERR:
         x->write_error =
             cli_write_all(type == FRAME_STDOUT ? STDOUT_FILENO : STDERR_FILENO, data, len);
+        x->shown[type == FRAME_STDERR] += len;
         return x->write_error;
+    case FRAME_GAP:
+        on_gap(x, (const char *)data);
+        return 0;
     case FRAME_EXIT:
         return on_exit_frame(x, (const char *)data);
     default:
@@ -173,6 +196,8 @@ static json_t *request_body(struct cli *cli, int argc, char **argv)
     body = json_pack("{s:o, s:o, s:b}", "argv", words, "env", env, "stdin", (int)cli->interactive);
     if (cli->user != NULL)
         json_object_set_new(body, "user", json_string(cli->user));
+    if (cli->detach)
+        json_object_set_new(body, "detach", json_true());
     if (cli->cwd != NULL)
         json_object_set_new(body, "cwd", json_string(cli->cwd));
     if (cli->timeout != NULL)
@@ -216,48 +241,124 @@ static bool timeout_is_valid(const char *text)
     return *text != '\0' && *end == '\0' && seconds > 0 && seconds < 1e9;
 }
 
+static struct exec *new_exec(struct cli *cli)
+{
+    struct exec *x = calloc(1, sizeof(*x));
+
+    if (x == NULL)
+        abort();
+    *x = (struct exec){.cli = cli, .status = -1, .interactive = cli->interactive};
+    frames_init(&x->frames);
+    x->path = cli_sandbox_path(cli, "/exec");
+    return x;
+}
+
+static void free_exec(struct exec *x)
+{
+    http_req_free(x->input);
+    http_req_free(x->signal);
+    http_req_free(x->main);
+    free(x->path);
+    free(x->id);
+    free(x);
+}
+
+/* exec -d: started, and its id printed. */
+static int start_job(struct cli *cli, const json_t *body)
+{
+    char *path = cli_sandbox_path(cli, "/exec");
+    json_t *answer = path != NULL ? cli_call(cli, "POST", path, body) : NULL;
+
+    free(path);
+    return cli_print_answer(cli, answer, "id");
+}
+
 int cmd_exec(struct cli *cli, int argc, char **argv)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
     struct exec *x;
     json_t *body;
     char *text;
-    int fd, status;
+    int fd, status = 1;
 
-    if (cli->json)
+    if (cli->json && !cli->detach)
         return cli_fail(CLI_USAGE, "exec passes bytes through; --json has no meaning for it");
     if (cli->timeout != NULL && !timeout_is_valid(cli->timeout))
         return cli_fail(CLI_USAGE, "--timeout wants a number of seconds");
     body = request_body(cli, argc, argv);
     if (body == NULL)
         return CLI_USAGE;
-    x = calloc(1, sizeof(*x));
-    if (x == NULL)
-        abort();
-    *x = (struct exec){.cli = cli, .status = -1, .interactive = cli->interactive};
-    frames_init(&x->frames);
-    x->path = cli_sandbox_path(cli, "/exec");
+    if (cli->detach) {
+        status = start_job(cli, body);
+        json_decref(body);
+        return status;
+    }
+    x = new_exec(cli);
     text = json_dumps(body, JSON_COMPACT);
     json_decref(body);
-    status = 1;
-    if (x->path == NULL || text == NULL)
-        goto out;
-    fd = term_signal_fd(signals, 4);
-    x->main = http_req_new(cli->http, "POST", x->path);
+    if (x->path != NULL && text != NULL) {
+        fd = term_signal_fd(signals, 4);
+        x->main = http_req_new(cli->http, "POST", x->path);
+        x->main->arg = x;
+        x->main->on_data = on_output;
+        http_req_body(x->main, "application/json", text, strlen(text));
+        http_start(x->main);
+        exchange(x, fd);
+        status = explain(x);
+        close(fd);
+    }
+    free(text);
+    free_exec(x);
+    return status;
+}
+
+/* ---- job attach ---- */
+
+/* Ask for what was not shown yet. */
+static void ask_job(struct exec *x)
+{
+    char *path = cli_printf("%s/%s/attach?stdout_from=%llu&stderr_from=%llu", x->path, x->id,
+                            (unsigned long long)x->shown[0], (unsigned long long)x->shown[1]);
+
+    http_req_free(x->main);
+    frames_init(&x->frames);
+    x->main = http_req_new(x->cli->http, "GET", path);
     x->main->arg = x;
     x->main->on_data = on_output;
-    http_req_body(x->main, "application/json", text, strlen(text));
     http_start(x->main);
-    exchange(x, fd);
-    status = explain(x);
-    http_req_free(x->input);
-    http_req_free(x->signal);
-    http_req_free(x->main);
-    close(fd);
-out:
-    free(text);
-    free(x->path);
-    free(x->id);
-    free(x);
+    free(path);
+}
+
+static bool was_cut(const struct exec *x)
+{
+    return x->status < 0 && x->write_error == 0 &&
+           (x->main->fault == HTTP_CUT || x->main->fault == HTTP_NO_CONNECTION ||
+            x->main->status == 502 || x->main->status == 503);
+}
+
+int cmd_job_attach(struct cli *cli, int argc, char **argv)
+{
+    static const int signals[] = {SIGINT};
+    struct exec *x = new_exec(cli);
+    uint64_t at = 0;
+    int fd, status = 1, tries = 0;
+
+    (void)argc;
+    if (x->path != NULL) {
+        x->id = cli_encode(argv[0]);
+        fd = term_signal_fd(signals, 1);
+        ask_job(x);
+        exchange(x, fd);
+        while (was_cut(x) && tries < RESUME_MS / RESUME_PAUSE_MS) {
+            tries = at == x->shown[0] + x->shown[1] ? tries + 1 : 0;
+            at = x->shown[0] + x->shown[1];
+            http_step(cli->http, NULL, 0, RESUME_PAUSE_MS);
+            ask_job(x);
+            exchange(x, fd);
+        }
+        status = explain(x);
+        close(fd);
+    }
+    free_exec(x);
     return status;
 }

@@ -16,6 +16,25 @@
 
 #define PROGRESS_MS 250
 
+const char *cli_file_user(const struct cli *cli)
+{
+    return cli->user == NULL                   ? ""
+           : strcmp(cli->user, "root") == 0    ? "&user=root"
+           : strcmp(cli->user, "sandbox") == 0 ? ""
+                                               : "&user=?"; /* refused with the reason */
+}
+
+void cli_add_mtime(json_t *entry)
+{
+    time_t s = (time_t)(json_integer_value(json_object_get(entry, "mtime_ms")) / 1000);
+    char text[32] = "";
+    struct tm tm;
+
+    if (localtime_r(&s, &tm) != NULL)
+        strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &tm);
+    json_object_set_new(entry, "mtime", json_string(text));
+}
+
 struct transfer {
     struct http_req *req;
     int fd;
@@ -135,7 +154,8 @@ int cmd_file_put(struct cli *cli, int argc, char **argv)
 {
     struct transfer t = {.fd = -1, .label = argv[0]};
     const char *local = argv[0];
-    char *name = cli_printf("%s", local), *base = basename(name), *remote, *encoded, *path;
+    char *name = cli_printf("%s", local), *base = basename(name), *remote, *encoded, *path, *owner,
+         mode[8];
     struct stat st = {0};
     int status;
 
@@ -155,10 +175,16 @@ int cmd_file_put(struct cli *cli, int argc, char **argv)
     else
         remote = cli_printf("%s", argv[1]);
     encoded = cli_encode(remote);
-    path = status != 0         ? NULL
-           : cli->mode != NULL ? cli_sandbox_path(cli, "/files?path=%s&mode=%s", encoded, cli->mode)
-                               : cli_sandbox_path(cli, "/files?path=%s&mode=%04o", encoded,
-                                                  (unsigned int)(st.st_mode & 0777));
+    if (cli->mode != NULL)
+        snprintf(mode, sizeof(mode), "%s", cli->mode);
+    else
+        snprintf(mode, sizeof(mode), "%04o", (unsigned int)(st.st_mode & 0777));
+    owner = cli_encode(cli->owner != NULL ? cli->owner : "");
+    path = status != 0
+               ? NULL
+               : cli_sandbox_path(cli, "/files?path=%s&mode=%s%s%s%s", encoded, mode,
+                                  cli_file_user(cli), *owner != '\0' ? "&owner=" : "", owner);
+    free(owner);
     if (path != NULL) {
         t.req = http_req_new(cli->http, "PUT", path);
         t.req->on_read = on_read;
@@ -220,7 +246,7 @@ int cmd_file_get(struct cli *cli, int argc, char **argv)
     else
         local = cli_printf("%s", argc > 1 ? argv[1] : basename(name));
     encoded = cli_encode(argv[0]);
-    path = cli_sandbox_path(cli, "/files?path=%s", encoded);
+    path = cli_sandbox_path(cli, "/files?path=%s%s", encoded, cli_file_user(cli));
     if (path != NULL && to_stdout)
         t.fd = STDOUT_FILENO;
     if (path != NULL && (to_stdout || open_temporary(local, &t, &temporary) == 0)) {
@@ -250,7 +276,7 @@ int cmd_file_list(struct cli *cli, int argc, char **argv)
     static const char *const headers[] = {"TYPE", "MODE",   "SIZE", "CHANGED",
                                           "NAME", "TARGET", NULL};
     char *encoded = cli_encode(argc > 0 ? argv[0] : ".");
-    char *path = cli_sandbox_path(cli, "/files/list?path=%s", encoded);
+    char *path = cli_sandbox_path(cli, "/files/list?path=%s%s", encoded, cli_file_user(cli));
     json_t *answer = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL, *entries;
 
     free(path);
@@ -258,16 +284,8 @@ int cmd_file_list(struct cli *cli, int argc, char **argv)
     if (answer == NULL)
         return 1;
     entries = json_object_get(answer, "entries");
-    for (size_t i = 0; !cli->json && i < json_array_size(entries); i++) {
-        json_t *e = json_array_get(entries, i);
-        time_t s = (time_t)(json_integer_value(json_object_get(e, "mtime_ms")) / 1000);
-        char text[32] = "";
-        struct tm tm;
-
-        if (localtime_r(&s, &tm) != NULL)
-            strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &tm);
-        json_object_set_new(e, "mtime", json_string(text));
-    }
+    for (size_t i = 0; !cli->json && i < json_array_size(entries); i++)
+        cli_add_mtime(json_array_get(entries, i));
     if (cli->json)
         cli_print_json(answer);
     else
@@ -282,7 +300,8 @@ int cmd_file_delete(struct cli *cli, int argc, char **argv)
 
     for (int i = 0; i < argc; i++) {
         char *encoded = cli_encode(argv[i]);
-        char *path = cli_sandbox_path(cli, "/files?path=%s", encoded);
+        char *path = cli_sandbox_path(cli, "/files?path=%s%s%s", encoded,
+                                      cli->recursive ? "&recursive=1" : "", cli_file_user(cli));
         json_t *answer = path != NULL ? cli_call(cli, "DELETE", path, NULL) : NULL;
 
         if (answer == NULL)

@@ -12,6 +12,7 @@
 #define FRAME_STDOUT      0x01
 #define FRAME_STDERR      0x02
 #define FRAME_EXIT        0x03
+#define FRAME_GAP         0x04
 #define FRAME_CONTROL_MAX 16384 /* longest gathered payload */
 
 /* A piece of FRAME_STDOUT or FRAME_STDERR, or a whole other payload, NUL-terminated. Returns 0 to
