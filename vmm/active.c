@@ -174,7 +174,9 @@ json_t *vmm_active_body(struct vmm *vmm, const struct vmm_session *session)
             return NULL;
         }
     }
-    return list == NULL ? NULL : json_pack("{so}", "secrets", list);
+    return list == NULL ? NULL
+                        : json_pack("{so, sI}", "secrets", list, "version",
+                                    (json_int_t)session->secrets_version + 1);
 }
 
 /* ---- sending ---- */

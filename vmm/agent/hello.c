@@ -22,6 +22,7 @@
 #include "vmm/agent/event.h"
 #include "vmm/agent/net.h"
 #include "vmm/agent/port.h"
+#include "vmm/agent/secrets.h"
 #include "vmm/agent/splice.h"
 #include "vmm/agent/systemd.h"
 #include "vmm/agent/window.h"
@@ -374,6 +375,7 @@ void agent_hello_handle(struct agent_request *req)
             r = keep(a, &h, body);
         if (r == 0) {
             a->greeted = true;
+            agent_secrets_greeted(a->secrets);
             if (h.has_edge)
                 (void)agent_splices_listen(a->splices, h.edge); /* logged; 0 is answered */
             agent_windows_set_limits(a->windows, h.window_idle_ms, h.shell_back_ms);

@@ -29,16 +29,29 @@ static void wipe(struct agent_secret *list, size_t n)
     free(list);
 }
 
-/* Our own log: whole values and their lines, as far as it can hide them. */
-static int hide_in_log(const struct agent_secret *s)
+static void show_in_log(const struct agent_secret *list, size_t n)
 {
-    return tr_log_secret_add(s->value, s->len);
+    for (size_t i = 0; i < n; i++)
+        tr_log_secret_remove(list[i].value, list[i].len);
+}
+
+/* Our own log: values that stand there whole. All of them, or none. */
+static int hide_in_log(const struct agent_secret *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        int r = tr_log_secret_add(list[i].value, list[i].len);
+
+        if (r != 0) {
+            show_in_log(list, i);
+            return r;
+        }
+    }
+    return 0;
 }
 
 static void drop(struct agent_secrets *s)
 {
-    for (size_t i = 0; i < s->n; i++)
-        tr_log_secret_remove(s->list[i].value, s->list[i].len);
+    show_in_log(s->list, s->n);
     wipe(s->list, s->n);
     tr_mask_unref(s->mask);
     s->list = NULL;
@@ -101,14 +114,15 @@ static int make_mask(const struct agent_secret *list, size_t n, struct tr_mask *
     return r;
 }
 
-static void replace(struct agent_request *req, struct agent_secret *list, size_t n)
+static void replace(struct agent_request *req, struct agent_secret *list, size_t n,
+                    json_int_t version)
 {
     struct agent_secrets *s = req->agent->secrets;
     struct tr_mask *mask = NULL;
     int r = make_mask(list, n, &mask);
 
-    for (size_t i = 0; r == 0 && i < n; i++)
-        r = hide_in_log(&list[i]);
+    if (r == 0)
+        r = hide_in_log(list, n);
     if (r != 0) {
         wipe(list, n);
         tr_mask_unref(mask);
@@ -119,14 +133,21 @@ static void replace(struct agent_request *req, struct agent_secret *list, size_t
     s->list = list;
     s->n = n;
     s->mask = mask;
+    s->version = version;
     agent_windows_secrets_changed(req->agent->windows);
     agent_execs_secrets_changed(req->agent->execs);
     agent_request_empty(req, 204);
 }
 
+void agent_secrets_greeted(struct agent_secrets *s)
+{
+    s->version = 0;
+}
+
 void agent_secrets_handle_put(struct agent_request *req)
 {
     json_t *body = agent_request_json(req), *items = json_object_get(body, "secrets");
+    json_int_t version = json_integer_value(json_object_get(body, "version"));
     size_t n = json_array_size(items), done = 0;
     struct agent_secret *list;
 
@@ -149,8 +170,11 @@ void agent_secrets_handle_put(struct agent_request *req)
         wipe(list, done + 1); /* the one that failed may be half there */
     else if (!agent_request_may_act(req))
         wipe(list, n);
-    else
-        replace(req, list, n);
+    else if (version > 0 && version < req->agent->secrets->version) {
+        wipe(list, n);
+        agent_request_empty(req, 204);
+    } else
+        replace(req, list, n, version);
 }
 
 const struct agent_secret *agent_secret_find(const struct agent_secrets *s, const char *name)

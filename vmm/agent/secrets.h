@@ -25,13 +25,18 @@ struct agent_secrets {
     struct agent_secret *list;
     size_t n;
     struct tr_mask *mask; /* NULL: nothing to hide */
+    json_int_t version;   /* of this set, as the manager counts since hello; 0: not told */
 };
 
 TR_MUST_CHECK int agent_secrets_new(struct agent *a, struct agent_secrets **out);
 /* Wipes them. */
 void agent_secrets_free(struct agent_secrets *s);
 
-/* PUT /v1/secrets {"secrets":[{"name","value_b64"}]}: from now on these and no others. */
+/* Hello was said: the manager may be another, which counts anew. */
+void agent_secrets_greeted(struct agent_secrets *s);
+/* PUT /v1/secrets {"secrets":[{"name","value_b64"}],"version"}: from now on these and no others. A
+ * long set may arrive behind a short one that was sent after it: a version below the one in force
+ * changes nothing, and is answered 204, too. */
 void agent_secrets_handle_put(struct agent_request *req);
 
 /* Borrowed; NULL: there is none of that name. */
