@@ -3,7 +3,6 @@
  * ready. Path down (a signal, or a fault on the way up): sockets -> machines -> live view -> Redis.
  * Machines are adopted before the live view opens, so that it never says "asleep" of one that
  * runs. */
-#include "vmm/active.h"
 #include "vmm/manager.h"
 
 #include <errno.h>
@@ -13,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include "transom/daemon.h"
 #include "transom/log.h"
 #include "transom/state.h"
+#include "vmm/active.h"
 #include "vmm/api.h"
 #include "vmm/embedded_redis.h"
 #include "vmm/file.h"
@@ -329,6 +330,15 @@ int vmm_manager_check(const struct tr_config *config, struct err *err)
     return vmm_options_init(&options, config, err);
 }
 
+/* Keys and opened secrets pass through our memory, and keys through that of Redis, which inherits
+ * this. */
+static void forbid_core(void)
+{
+    const struct rlimit none = {0, 0};
+
+    (void)setrlimit(RLIMIT_CORE, &none); /* lowering cannot fail */
+}
+
 int vmm_manager_run(const struct tr_config *config)
 {
     struct manager *m = calloc(1, sizeof(*m));
@@ -339,6 +349,7 @@ int vmm_manager_run(const struct tr_config *config)
         log_error("out of memory");
         return EXIT_FAILURE;
     }
+    forbid_core();
     m->run_lock = m->state_lock = -1;
     init_handles(m);
     m->vmm.loop = &m->loop;
