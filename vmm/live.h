@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The live view in Redis: routes, sandboxes, sessions, API keys, events, idle deadlines, figures,
- * this node. Each
- * change is one Lua script. While Redis is down nothing is queued: everything is written again when
- * it comes back, and what it holds of ours that no longer exists is removed. */
+/* The live view in Redis: routes, sandboxes, sessions, API keys, sealed secrets, events, idle
+ * deadlines, figures, this node. Each change is one Lua script. While Redis is down nothing is
+ * queued: everything is written again when it comes back, and what it holds of ours that no longer
+ * exists is removed. */
 #ifndef VMM_LIVE_H
 #define VMM_LIVE_H
 
