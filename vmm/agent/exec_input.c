@@ -61,7 +61,8 @@ static void write_input(struct exec *x)
     }
     if (done > 0 && in->req != NULL)
         agent_request_consume(in->req, done);
-    memmove(in->queue, in->queue + done, in->queue_len - done);
+    if (done > 0)
+        memmove(in->queue, in->queue + done, in->queue_len - done);
     in->queue_len -= done;
     if (in->queue_len > 0) {
         if (!uv_is_active((uv_handle_t *)&in->poll) &&

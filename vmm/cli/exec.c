@@ -352,7 +352,7 @@ int cmd_job_attach(struct cli *cli, int argc, char **argv)
         while (was_cut(x) && tries < RESUME_MS / RESUME_PAUSE_MS) {
             tries = at == x->shown[0] + x->shown[1] ? tries + 1 : 0;
             at = x->shown[0] + x->shown[1];
-            http_step(cli->http, NULL, 0, RESUME_PAUSE_MS);
+            poll(NULL, 0, RESUME_PAUSE_MS);
             ask_job(x);
             exchange(x, fd);
         }

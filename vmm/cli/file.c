@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* transom file put, get, list, delete. Contents stream; nothing is held in memory whole. */
+/* transom file put, get, list, delete. Contents stream; nothing is held in memory whole. A copy
+ * that is cut off goes on where it was: a get asks for the rest of the same state of the file, a
+ * put asks how much arrived. */
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +18,9 @@
 #include "vmm/cli/http.h"
 #include "vmm/cli/term.h"
 
-#define PROGRESS_MS 250
+#define PROGRESS_MS    250
+#define RESUME_MS      60000 /* without progress */
+#define RESUME_WAIT_MS 300
 
 const char *cli_file_user(const struct cli *cli)
 {
@@ -42,7 +48,12 @@ struct transfer {
     int64_t total; /* -1: unknown */
     int64_t moved, shown_at;
     bool show, shown;
-    int error; /* local: negative errno */
+    bool resumed;     /* the request is for the rest */
+    int error;        /* local: negative errno */
+    char etag[96];    /* of the file that is got; "": it cannot be resumed */
+    int64_t tried_at; /* bytes at the last attempt */
+    int64_t stuck_ms; /* attempts that moved nothing have lasted so long */
+    bool changed;     /* it is another file by now, and what was shown cannot be taken back */
 };
 
 static int64_t now_ms(void)
@@ -74,21 +85,40 @@ static long on_read(struct http_req *req, uint8_t *buf, size_t size)
     struct transfer *t = req->arg;
     ssize_t n;
 
+    if (t->total >= 0 && (int64_t)size > t->total - t->moved)
+        size = (size_t)(t->total - t->moved); /* it may have grown */
     do {
-        n = read(t->fd, buf, size);
+        n = size > 0 ? read(t->fd, buf, size) : 0;
     } while (n < 0 && errno == EINTR);
-    if (n < 0) {
-        t->error = -errno;
+    if (n < 0 || (n == 0 && size > 0 && t->total >= 0)) {
+        t->error = n < 0 ? -errno : -ESTALE;
         return -2;
     }
     show_progress(t, (size_t)n, false);
     return (long)n;
 }
 
+/* The whole file comes again, since it is another one by now. */
+static bool start_over(struct transfer *t)
+{
+    t->changed = ftruncate(t->fd, 0) != 0 || lseek(t->fd, 0, SEEK_SET) < 0;
+    t->moved = 0;
+    t->total = -1;
+    t->etag[0] = '\0';
+    return !t->changed;
+}
+
 static bool on_data(struct http_req *req, const uint8_t *data, size_t len)
 {
     struct transfer *t = req->arg;
 
+    if (t->moved > 0 && req->status == 200 && t->resumed && !start_over(t))
+        return false;
+    t->resumed = false;
+    if (t->total < 0 && req->length > 0)
+        t->total = t->moved + req->length;
+    if (t->etag[0] == '\0')
+        snprintf(t->etag, sizeof(t->etag), "%s", req->etag);
     t->error = cli_write_all(t->fd, data, len);
     show_progress(t, len, false);
     return t->error == 0;
@@ -119,9 +149,118 @@ static int outcome(const struct transfer *t, int signal_number, const char *loca
 {
     if (signal_number != 0)
         return 128 + signal_number;
+    if (t->changed || t->error == -ESTALE)
+        return cli_fail(1, "%s: it changed while it was copied", t->label);
     if (t->error != 0)
         return cli_fail(1, "%s: %s", local, strerror(-t->error));
     return http_ok(t->req) ? 0 : http_explain(t->req);
+}
+
+/* Was the request cut off by something that may pass? Waits a moment then. */
+static bool may_go_on(struct transfer *t, int signal_number)
+{
+    const struct http_req *req = t->req;
+    bool cut = req->fault == HTTP_CUT || req->fault == HTTP_NO_CONNECTION ||
+               (req->fault == HTTP_WHOLE && (req->status == 502 || req->status == 503));
+
+    if (signal_number != 0 || t->error != 0 || t->changed || !cut || t->moved == 0)
+        return false;
+    t->stuck_ms = t->moved > t->tried_at ? 0 : t->stuck_ms + RESUME_WAIT_MS;
+    t->tried_at = t->moved;
+    if (t->stuck_ms > RESUME_MS)
+        return false;
+    poll(NULL, 0, RESUME_WAIT_MS); /* what comes meanwhile waits, signals too */
+    return true;
+}
+
+/* Get path into t->fd. Returns the exit status; t->req stays for the caller. */
+static int get_all(struct cli *cli, struct transfer *t, const char *path, const char *local)
+{
+    char range[40];
+    int number;
+
+    do {
+        http_req_free(t->req);
+        t->req = http_req_new(cli->http, "GET", path);
+        t->req->on_data = on_data;
+        t->resumed = t->moved > 0;
+        if (t->resumed) {
+            snprintf(range, sizeof(range), "bytes=%lld-", (long long)t->moved);
+            http_req_header(t->req, "range", range);
+            http_req_header(t->req, "if-range", t->etag);
+        }
+        number = transfer(t);
+    } while (may_go_on(t, number) && t->etag[0] != '\0');
+    return outcome(t, number, local);
+}
+
+static long no_bytes(struct http_req *req, uint8_t *buf, size_t size)
+{
+    (void)req;
+    (void)buf;
+    (void)size;
+    return 0;
+}
+
+/* How much of an upload arrived? Sets t->moved and t->fd to it. Returns false when that cannot be
+ * told at the moment. */
+static bool ask_progress(struct cli *cli, struct transfer *t, const char *path)
+{
+    struct http_req *req = http_req_new(cli->http, "PUT", path);
+    json_int_t received = -1;
+    char range[40];
+    json_t *answer;
+
+    snprintf(range, sizeof(range), "bytes */%lld", (long long)t->total);
+    http_req_header(req, "content-range", range);
+    req->on_read = no_bytes;
+    http_req_stream_body(req, 0);
+    http_start(req);
+    http_wait(req);
+    answer = req->body != NULL && req->status == 202 ? json_loads(req->body, 0, NULL) : NULL;
+    if (answer != NULL)
+        received = json_integer_value(json_object_get(answer, "received"));
+    json_decref(answer);
+    http_req_free(req);
+    if (received < 0 || received >= t->total || lseek(t->fd, received, SEEK_SET) < 0)
+        return false;
+    t->moved = received;
+    return true;
+}
+
+/* Put a regular file, t->total bytes of it. Returns the exit status; t->req stays. */
+static int put_all(struct cli *cli, struct transfer *t, const char *base, const char *local)
+{
+    uint64_t id[2];
+    char range[80], *path;
+    int number, status;
+    json_t *answer;
+
+    if (getrandom(id, sizeof(id), 0) != (ssize_t)sizeof(id))
+        return cli_fail(1, "no random numbers: %s", strerror(errno));
+    path = cli_printf("%s&upload=%016llx%016llx", base, (unsigned long long)id[0],
+                      (unsigned long long)id[1]);
+    for (;;) {
+        http_req_free(t->req);
+        t->req = http_req_new(cli->http, "PUT", path);
+        t->req->on_read = on_read;
+        http_req_stream_body(t->req, t->total - t->moved);
+        snprintf(range, sizeof(range), "bytes %lld-%lld/%lld", (long long)t->moved,
+                 (long long)t->total - 1, (long long)t->total);
+        http_req_header(t->req, "content-range", range);
+        number = transfer(t);
+        if (!may_go_on(t, number))
+            break;
+        while (!ask_progress(cli, t, path) && may_go_on(t, number))
+            ;
+    }
+    status = outcome(t, number, local);
+    if (status != 0 && t->moved > 0) { /* nobody will go on with it */
+        answer = cli_call_or_404(cli, "DELETE", path, NULL, &(bool){false});
+        json_decref(answer);
+    }
+    free(path);
+    return status;
 }
 
 static bool is_octal(const char *mode)
@@ -186,10 +325,14 @@ int cmd_file_put(struct cli *cli, int argc, char **argv)
                                   cli_file_user(cli), *owner != '\0' ? "&owner=" : "", owner);
     free(owner);
     if (path != NULL) {
-        t.req = http_req_new(cli->http, "PUT", path);
-        t.req->on_read = on_read;
-        http_req_stream_body(t.req, t.total);
-        status = outcome(&t, transfer(&t), local);
+        if (t.total > 0) {
+            status = put_all(cli, &t, path, local);
+        } else {
+            t.req = http_req_new(cli->http, "PUT", path);
+            t.req->on_read = on_read;
+            http_req_stream_body(t.req, t.total);
+            status = outcome(&t, transfer(&t), local);
+        }
         if (status == 0 && cli->json && t.req->body != NULL)
             printf("%s\n", t.req->body);
         http_req_free(t.req);
@@ -250,9 +393,7 @@ int cmd_file_get(struct cli *cli, int argc, char **argv)
     if (path != NULL && to_stdout)
         t.fd = STDOUT_FILENO;
     if (path != NULL && (to_stdout || open_temporary(local, &t, &temporary) == 0)) {
-        t.req = http_req_new(cli->http, "GET", path);
-        t.req->on_data = on_data;
-        status = outcome(&t, transfer(&t), local);
+        status = get_all(cli, &t, path, local);
         if (status == 0 && !to_stdout)
             status = put_in_place(&t, temporary, local);
         http_req_free(t.req);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "vmm/cli/http.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -80,6 +81,13 @@ void http_req_stream_body(struct http_req *req, int64_t len)
     req->stream_len = len;
 }
 
+void http_req_header(struct http_req *req, const char *name, const char *value)
+{
+    assert(req->n_extra < HTTP_EXTRA_MAX);
+    req->extra[req->n_extra].name = cli_printf("%s", name);
+    req->extra[req->n_extra++].value = cli_printf("%s", value);
+}
+
 void http_start(struct http_req *req)
 {
     req->http->transport->start(req->http->self, req);
@@ -99,6 +107,10 @@ void http_req_free(struct http_req *req)
     free(req->method);
     free(req->path);
     free(req->content_type);
+    for (size_t i = 0; i < req->n_extra; i++) {
+        free(req->extra[i].name);
+        free(req->extra[i].value);
+    }
     free(req->sent_body);
     free(req->body);
     free(req);
@@ -135,6 +147,14 @@ void http_take_header(struct http_req *req, const char *name, size_t name_len, c
 {
     if (is_named(name, name_len, "transom-mode"))
         snprintf(req->mode, sizeof(req->mode), "%.*s", (int)value_len, value);
+    if (is_named(name, name_len, "content-length") && value_len < 20) {
+        char number[20];
+
+        snprintf(number, sizeof(number), "%.*s", (int)value_len, value);
+        req->length = strtoll(number, NULL, 10);
+    }
+    if (is_named(name, name_len, "etag") && value_len < sizeof(req->etag))
+        snprintf(req->etag, sizeof(req->etag), "%.*s", (int)value_len, value);
     if (is_named(name, name_len, "transom-from") || is_named(name, name_len, "transom-replay")) {
         uint64_t *out = name_len == strlen("transom-from") ? &req->from : &req->replay;
         char number[32];

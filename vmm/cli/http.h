@@ -23,6 +23,8 @@ struct http *http_new(const struct http_target *target);
 void http_free(struct http *http);
 const struct http_target *http_target_of(const struct http *http);
 
+#define HTTP_EXTRA_MAX 2
+
 enum http_fault {
     HTTP_WHOLE,         /* none: an answer came whole */
     HTTP_NO_CONNECTION, /* see os_error */
@@ -49,6 +51,8 @@ struct http_req {
     char *body;            /* collected; NUL-terminated; NULL when empty */
     size_t body_len;
     char mode[16];    /* header transom-mode */
+    char etag[96];    /* header etag */
+    int64_t length;   /* header content-length; 0: none */
     uint64_t from;    /* header transom-from */
     uint64_t replay;  /* header transom-replay: bytes of the answer before that offset */
     int os_error;     /* positive errno of a missing connection; 0: not known */
@@ -61,6 +65,10 @@ struct http_req {
     size_t sent_len;
     int64_t stream_len;
     bool streamed;
+    struct {
+        char *name, *value;
+    } extra[HTTP_EXTRA_MAX]; /* further headers */
+    size_t n_extra;
     void *transport; /* its own part */
 };
 
@@ -69,6 +77,8 @@ struct http_req {
 struct http_req *http_req_new(struct http *http, const char *method, const char *path);
 void http_req_body(struct http_req *req, const char *content_type, const void *body, size_t len);
 void http_req_stream_body(struct http_req *req, int64_t len);
+/* One more header, HTTP_EXTRA_MAX at most. Both are copied. */
+void http_req_header(struct http_req *req, const char *name, const char *value);
 void http_start(struct http_req *req);
 void http_req_resume(struct http_req *req);
 /* Ends it if need be. NULL is allowed. */

@@ -126,6 +126,8 @@ static void start(void *self, struct http_req *req)
     curl_easy_setopt(part->easy, CURLOPT_CUSTOMREQUEST, req->method);
     curl_easy_setopt(part->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(part->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    for (size_t i = 0; i < req->n_extra; i++)
+        add_header(part, req->extra[i].name, req->extra[i].value);
     if (t->target->key != NULL) {
         key = cli_printf("Bearer %s", t->target->key);
         add_header(part, "authorization", key);

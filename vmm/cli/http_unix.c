@@ -248,6 +248,8 @@ static int send_request(struct transport *t, struct part *part)
              req->streamed ? (long long)req->stream_len : (long long)req->sent_len);
     if (has_body && (!req->streamed || req->stream_len >= 0))
         add(fields, &n, "content-length", length);
+    for (size_t i = 0; i < req->n_extra; i++)
+        add(fields, &n, req->extra[i].name, req->extra[i].value);
     if (t->target->key != NULL) {
         key = cli_printf("Bearer %s", t->target->key);
         add(fields, &n, "authorization", key);
