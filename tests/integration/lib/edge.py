@@ -251,6 +251,7 @@ class Edge:
         self.apps = []
         self.conns = []
         self.certificate = None
+        self.over_tls = False  # what connect() and ask() do unless told
         self.options = {"run_dir": self.dir, "domain": DOMAIN,
                         "redis.url": f"unix:{self.dir}/redis.sock",
                         "gateway.http": ["127.0.0.1:0"], "gateway.metrics": "127.0.0.1:0",
@@ -459,7 +460,8 @@ class Edge:
         self.apps.append(app)
         return app
 
-    def connect(self, tls=False, alpn=None):
+    def connect(self, tls=None, alpn=None):
+        tls = self.over_tls if tls is None else tls
         sock = socket.create_connection(("127.0.0.1", self.tls_port if tls else self.port), LIMIT)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls:
