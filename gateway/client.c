@@ -129,8 +129,8 @@ static void watch_body(struct gw_client *c)
     gw_timer_start(&c->w->t_body, &c->timer, on_body_timeout);
 }
 
-/* Has the connection ended altogether since the client's FIN? Asked while an exchange runs for a
- * client that has shut down its side: reading would tell nothing. */
+/* Has the connection ended altogether? Asked while an exchange runs and reading would tell nothing:
+ * the client has shut down its side, or the app takes no more of the body. */
 static void on_half_closed(struct gw_timer *timer)
 {
     struct gw_client *c = client_of_timer(timer);
@@ -403,7 +403,8 @@ static bool take_body(struct gw_client *c, char *p, size_t n, size_t plain, size
         }
         c->blocked = c->slow = true;
         gw_sock_read_stop(&c->sock);
-        gw_timer_stop(&c->timer); /* the back's clock runs */
+        /* The back's clock runs; here we only look whether the client is still there. */
+        gw_timer_start(&w->t_half, &c->timer, on_half_closed);
         return false;
     }
     *used = part.used;
@@ -522,6 +523,8 @@ static void on_writable(struct gw_sock *sock)
         gw_timer_stop(&c->timer);
     if (c->eof)
         watch_half_closed(c);
+    else if (c->blocked)
+        gw_timer_start(&c->w->t_half, &c->timer, on_half_closed);
     if (c->x != NULL && c->x->back_ops != NULL)
         c->x->back_ops->resume(c->x);
 }

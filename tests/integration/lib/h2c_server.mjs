@@ -46,12 +46,15 @@ const handlers = {
                 const part = piece.subarray(0, Math.min(left, piece.length));
                 left -= part.length;
                 say({ left });
+                if (left === 0) { // at once: Node resets a stream whose end waits for a window
+                    stream.end(part);
+                    return;
+                }
                 if (!stream.write(part)) {
                     stream.once("drain", more);
                     return;
                 }
             }
-            stream.end();
         };
         more();
     },
