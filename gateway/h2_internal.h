@@ -219,7 +219,7 @@ int gw_h2_head_add(struct gw_h2_client *c, const uint8_t *name, size_t name_len,
 TR_MUST_CHECK int gw_h2_head_request(struct gw_worker *w, struct gw_h2_block *block, bool end,
                                      struct gw_request *out, char accept[32], const char **why);
 /* Trailer fields out of a block, into the worker's fields; block may be NULL. Returns how many, or
- * -1 when they are malformed. */
+ * -1 when they are malformed or too many. */
 TR_MUST_CHECK long gw_h2_head_trailers(struct gw_worker *w, struct gw_buf *block);
 
 /* h2_limits.c */

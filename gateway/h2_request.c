@@ -318,8 +318,9 @@ int gw_h2_head_request(struct gw_worker *w, struct gw_h2_block *block, bool end,
 
     memset(out, 0, sizeof(*out));
     accept[0] = '\0';
+    /* The limit may have been lowered since the fields came, and the worker's array with it. */
     *why = "too many header fields, or too large ones";
-    if (block->too_large)
+    if (block->too_large || block->fields > w->opt->limits.n_fields)
         return 431;
     *why = "out of memory";
     joined = gw_buf_room(&w->bufs, &block->buf, block->cookie_bytes);
@@ -388,8 +389,11 @@ long gw_h2_head_trailers(struct gw_worker *w, struct gw_buf *block)
         if (check_field(&f) != NULL || f.id == GW_FIELD_CONTENT_LENGTH || f.id == GW_FIELD_HOST ||
             f.id == GW_FIELD_TE)
             return -1;
-        if (f.id == GW_FIELD_OTHER || f.id == GW_FIELD_ACCEPT)
-            w->fields[n++] = f;
+        if (f.id != GW_FIELD_OTHER && f.id != GW_FIELD_ACCEPT)
+            continue;
+        if ((size_t)n == w->opt->limits.n_fields) /* lowered since they came */
+            return -1;
+        w->fields[n++] = f;
     }
     return n;
 }

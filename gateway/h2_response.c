@@ -315,7 +315,7 @@ void gw_h2_run_waiting(struct gw_h2_client *c)
 
     for (struct gw_h2_stream *s = c->waiting.first; s != NULL; s = s->wait_next)
         n++;
-    while (n-- > 0 && c->waiting.first != NULL && gw_buf_len(c->out) < GW_H2_OUT_HIGH) {
+    for (; n > 0 && c->waiting.first != NULL && gw_buf_len(c->out) < GW_H2_OUT_HIGH; n--) {
         struct gw_h2_stream *s = c->waiting.first;
 
         gw_h2_stream_go_on(s);
@@ -326,6 +326,9 @@ void gw_h2_run_waiting(struct gw_h2_client *c)
         else if (s->x != NULL && s->x->back_ops != NULL)
             s->x->back_ops->resume(s->x);
     }
+    /* The others have waited for this one's bytes to go, which may be at once: no event says so. */
+    if (n > 0 && c->waiting.first != NULL)
+        c->window_moved = true;
 }
 
 const struct gw_front_ops gw_h2_front = {

@@ -497,6 +497,12 @@ static void back_resume(struct gw_exchange *x)
 
 /* The request's way */
 
+/* Is there something to write that the front will not show again? */
+static bool has_more(const struct gw_upstream *u)
+{
+    return gw_out_is_pending(&u->out) || (u->last_due && !u->out.ended);
+}
+
 static void on_writable(struct gw_sock *sock)
 {
     struct gw_upstream *u = upstream_of(sock);
@@ -507,7 +513,7 @@ static void on_writable(struct gw_sock *sock)
         u->write_dead = true; /* what it sent before may still be read */
         return;
     }
-    if (gw_out_is_pending(&u->out)) {
+    if (has_more(u)) {
         gw_sock_write_start(sock, on_writable);
         return;
     }
@@ -535,7 +541,7 @@ static ssize_t back_body(struct gw_exchange *x, const char *data, size_t len, bo
         return n;
     }
     u->last_due |= last && len == 0 && !u->out.ended;
-    if ((size_t)n < len || gw_out_is_pending(&u->out))
+    if ((size_t)n < len || has_more(u))
         gw_sock_write_start(&u->sock, on_writable);
     else if (last)
         u->sent = true;
@@ -554,7 +560,7 @@ static int back_flush(struct gw_exchange *x)
         u->write_dead = true;
         return UV_EPIPE;
     }
-    if (gw_out_is_pending(&u->out))
+    if (has_more(u))
         gw_sock_write_start(&u->sock, on_writable);
     else if (u->end_due || u->out.ended)
         u->sent = true;
@@ -571,6 +577,8 @@ static int back_end(struct gw_exchange *x, const struct gw_field *trailers, size
     if (n_trailers > 0 && !u->write_dead &&
         gw_out_trailers(&u->w->bufs, &u->out, trailers, n_trailers) != 0)
         return UV_ENOMEM;
+    /* There may have been trailers of which none goes on: the body ends all the same. */
+    u->last_due |= u->out.framing == GW_BODY_CHUNKED && !u->out.ended;
     return back_flush(x);
 }
 

@@ -20,6 +20,12 @@ void gw_wakes_fini(struct gw_wakes *wakes)
     pthread_mutex_destroy(&wakes->lock);
 }
 
+/* Workers' clocks differ by the length of a turn: at_ms may lie ahead. */
+static bool is_old(const struct gw_wake *s, uint64_t now_ms)
+{
+    return now_ms >= s->at_ms + AGAIN_MS;
+}
+
 /* The label's slot, or one that it may take, or NULL when too many others were asked for just now.
  */
 static struct gw_wake *slot_of(struct gw_wakes *wakes, const char *label, uint64_t now_ms)
@@ -35,7 +41,7 @@ static struct gw_wake *slot_of(struct gw_wakes *wakes, const char *label, uint64
 
         if (memcmp(s->label, label, TR_LABEL_LEN) == 0)
             return s;
-        if (found == NULL && (s->label[0] == '\0' || now_ms - s->at_ms >= AGAIN_MS))
+        if (found == NULL && (s->label[0] == '\0' || is_old(s, now_ms)))
             found = s;
     }
     return found;
@@ -54,7 +60,7 @@ bool gw_wake_due(struct gw_wakes *wakes, const char *label, uint64_t now_ms, int
 
         if (known)
             *status = s->status;
-        due = !known || now_ms - s->at_ms >= AGAIN_MS;
+        due = !known || is_old(s, now_ms);
         if (due) {
             memcpy(s->label, label, TR_LABEL_LEN);
             s->status = known ? s->status : 0;
