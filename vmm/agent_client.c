@@ -313,6 +313,7 @@ static void drop_channel(struct vmm_agent *agent, const char *why)
 static void on_secrets(int status, const json_t *reply, void *arg)
 {
     struct vmm_agent *agent = arg;
+    json_t *hello;
     char why[80];
 
     (void)reply;
@@ -329,7 +330,10 @@ static void on_secrets(int status, const json_t *reply, void *arg)
     agent->pause_ms = PAUSE_MIN_MS;
     agent->why[0] = '\0';
     open_events(agent);
-    agent->cbs->on_ready(agent->hello_reply, agent->arg);
+    hello = agent->hello_reply;
+    agent->hello_reply = NULL; /* a guest may have made it large */
+    agent->cbs->on_ready(hello, agent->arg);
+    json_decref(hello);
     tell_waits(agent, true, 0);
 }
 
