@@ -411,6 +411,9 @@ static json_t *agent_hello(void *arg)
                     "public_hostname", host, "time_ns",
                     (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec, "entropy_b64", (char *)text,
                     "net", net_json(m), "env", "public_url", url);
+    if (out != NULL &&
+        json_object_set_new(out, "ssh_keys", vmm_ssh_keys_json(m->sb, uv_now(vmm->loop))) != 0)
+        log_warn("vm=%s: SSH keys are not told: out of memory", m->label);
     explicit_bzero(seed, sizeof(seed));
     explicit_bzero(text, sizeof(text));
     return out;
@@ -434,7 +437,6 @@ static void agent_ready(const json_t *answer, void *arg)
     log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
     if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
         vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
-    vmm_ssh_keys_send(m->sb, m->agent, uv_now(m->ms->vmm->loop));
     if (m->up || m->stopping)
         return;
     m->up = true;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "transom/log.h"
 
 struct vmm_ssh_key {
     struct vmm_ssh_key *next;
@@ -56,17 +55,21 @@ int vmm_ssh_keys_add(struct vmm_sandbox *sb, const char *public_key, int64_t exp
     return 0;
 }
 
-void vmm_ssh_keys_send(struct vmm_sandbox *sb, struct vmm_agent *agent, uint64_t now_ms)
+json_t *vmm_ssh_keys_json(struct vmm_sandbox *sb, uint64_t now_ms)
 {
-    forget_expired(sb, now_ms);
-    for (const struct vmm_ssh_key *key = sb->ssh_keys; key != NULL; key = key->next) {
-        json_t *body = json_pack("{ss, sI}", "public_key", key->text, "expires_s",
-                                 (json_int_t)((key->until_ms - now_ms + 999) / 1000));
+    json_t *list = json_array();
 
-        if (body == NULL || vmm_agent_call(agent, "POST", "/v1/ssh/keys", body, NULL, NULL) != 0)
-            log_warn("vm=%s: an SSH key was not sent", sb->label);
-        json_decref(body);
+    forget_expired(sb, now_ms);
+    for (const struct vmm_ssh_key *key = sb->ssh_keys; list != NULL && key != NULL;
+         key = key->next) {
+        if (json_array_append_new(
+                list, json_pack("{ss, sI}", "public_key", key->text, "expires_s",
+                                (json_int_t)((key->until_ms - now_ms + 999) / 1000))) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
     }
+    return list;
 }
 
 void vmm_ssh_keys_free(struct vmm_sandbox *sb)

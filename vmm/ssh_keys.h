@@ -4,7 +4,7 @@
 #ifndef VMM_SSH_KEYS_H
 #define VMM_SSH_KEYS_H
 
-#include "vmm/agent_client.h"
+#include <jansson.h>
 #include "vmm/sandbox.h"
 
 #define VMM_SSH_KEYS_MAX 64
@@ -13,8 +13,8 @@
 /* now_ms: the loop's clock. Returns 0, or a negative errno with the reason. */
 TR_MUST_CHECK int vmm_ssh_keys_add(struct vmm_sandbox *sb, const char *public_key,
                                    int64_t expires_s, uint64_t now_ms, struct err *err);
-/* Tell an agent that is ready all that are still good. */
-void vmm_ssh_keys_send(struct vmm_sandbox *sb, struct vmm_agent *agent, uint64_t now_ms);
+/* Those that are still good, as an agent is told at hello (new; NULL without memory). */
+json_t *vmm_ssh_keys_json(struct vmm_sandbox *sb, uint64_t now_ms);
 void vmm_ssh_keys_free(struct vmm_sandbox *sb);
 
 #endif

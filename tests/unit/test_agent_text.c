@@ -17,6 +17,9 @@
 #include "vmm/agent/proc.h"
 #include "vmm/agent/signame.h"
 #include "vmm/agent/splice.h"
+#include "vmm/agent/ssh_config.h"
+#include "vmm/agent/ssh_keys.h"
+#include "vmm/agent/ssh_session.h"
 #include "vmm/agent/tunnel.h"
 #include "vmm/agent/users.h"
 #include "vmm/agent/utf8.h"
@@ -309,6 +312,64 @@ START_TEST(a_splice_asks_for_a_port)
 }
 END_TEST
 
+#define KEY_DATA "AAAAC3NzaC1lZDI1NTE5AAAAIJ0Yh1QmYfQn3kbk+/4w0x7r9Qv0mUe3a5Zk2bq1n1f="
+
+START_TEST(a_public_key_is_one_line)
+{
+    static const char *const good[] = {"ssh-ed25519 " KEY_DATA, "ssh-ed25519 " KEY_DATA "\n",
+                                       "ssh-ed25519 " KEY_DATA " me@here, \"quoted\"\r\n"};
+    static const char *const bad[] = {"",
+                                      " ",
+                                      "ssh-ed25519",
+                                      "ssh-ed25519 ",
+                                      "ssh-ed25519 short",
+                                      " ssh-ed25519 " KEY_DATA,
+                                      "ssh-ed25519  " KEY_DATA,
+                                      "ssh-ed25519\t" KEY_DATA,
+                                      "ssh-ed25519x " KEY_DATA,
+                                      "ssh-dss " KEY_DATA,
+                                      "ssh-ed25519-cert-v01@openssh.com " KEY_DATA,
+                                      "ssh-ed25519 " KEY_DATA "=x",
+                                      "ssh-ed25519 " KEY_DATA "\nssh-ed25519 " KEY_DATA,
+                                      "ssh-ed25519 " KEY_DATA " x\ny",
+                                      "command=\"x\" ssh-ed25519 " KEY_DATA};
+    char out[256], tight[sizeof("ssh-ed25519 " KEY_DATA)];
+
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        ck_assert_msg(agent_ssh_key_line(good[i], out, sizeof(out)), "%s", good[i]);
+        ck_assert_str_eq(out, good[0]);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_msg(!agent_ssh_key_line(bad[i], out, sizeof(out)), "%s", bad[i]);
+    ck_assert(agent_ssh_key_line(good[0], tight, sizeof(tight)));
+    ck_assert(!agent_ssh_key_line(good[0], tight, sizeof(tight) - 1));
+}
+END_TEST
+
+START_TEST(no_value_leaves_its_place_in_an_sshd_config)
+{
+    char *env[] = {"A=plain", "B=a \"b\" 'c' \\ #d", "C=l1\nPermitRootLogin yes", "D=", NULL};
+    struct agent_child child = {.user = {.name = "sandbox", .uid = 1000}, .envp = env, .n_env = 4};
+    char *text = agent_ssh_config_text("/run/x", &child, "/run/x/s1.env");
+
+    ck_assert_ptr_nonnull(text);
+    ck_assert_ptr_nonnull(strstr(text, "\nAllowUsers sandbox\nPermitRootLogin no\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\nAuthenticationMethods publickey\n"));
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "\nSetEnv \"A=plain\" \"B=a \\\"b\\\" \\'c\\' \\\\ #d\" \"D=\"\n"
+                                 "ForceCommand exec /run/x/session --ssh-session /run/x/s1.env\n"));
+    ck_assert_ptr_null(strstr(text, "PermitRootLogin yes"));
+    ck_assert(agent_ssh_session_needed(&child));
+    free(text);
+    child.n_env = 1;
+    text = agent_ssh_config_text("/run/x", &child, NULL);
+    ck_assert_ptr_nonnull(text);
+    ck_assert_ptr_null(strstr(text, "ForceCommand"));
+    ck_assert(!agent_ssh_session_needed(&child));
+    free(text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("agent/text");
@@ -329,6 +390,8 @@ int main(void)
     tcase_add_test(tc, signals_and_exits);
     tcase_add_test(tc, frame_heads);
     tcase_add_test(tc, tunnel_targets);
+    tcase_add_test(tc, a_public_key_is_one_line);
+    tcase_add_test(tc, no_value_leaves_its_place_in_an_sshd_config);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);

@@ -24,6 +24,8 @@
 #include "vmm/agent/port.h"
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/splice.h"
+#include "vmm/agent/ssh.h"
+#include "vmm/agent/ssh_keys.h"
 #include "vmm/agent/systemd.h"
 #include "vmm/agent/window.h"
 
@@ -376,6 +378,7 @@ void agent_hello_handle(struct agent_request *req)
         if (r == 0) {
             a->greeted = true;
             agent_secrets_greeted(a->secrets);
+            agent_ssh_keys_hello(agent_ssh_get_keys(a->ssh), json_object_get(body, "ssh_keys"));
             if (h.has_edge)
                 (void)agent_splices_listen(a->splices, h.edge); /* logged; 0 is answered */
             agent_windows_set_limits(a->windows, h.window_idle_ms, h.shell_back_ms);

@@ -67,10 +67,19 @@ struct write_op {
     uint8_t data[];
 };
 
+/* A request that came while the host key was being made, with what its client has sent. */
+struct held {
+    struct held *next;
+    struct agent_request *req;
+    uint8_t *data; /* not given back: at most the stream's window */
+    size_t len;
+};
+
 struct agent_ssh {
     struct agent *agent;
     struct agent_ssh_keys *keys;
     struct conn *list;
+    struct held *held;
     size_t n;
     unsigned long last_id;
 };
@@ -425,8 +434,6 @@ static void go(struct conn *c, int ours)
         close_pipe(c);
         await_end(c);
     }
-    if (c->req->body_ended)
-        on_end(c->req);
 }
 
 /* c: zeroed but for ssh, id and req. On a fault nothing of it is left but its memory. */
@@ -460,7 +467,8 @@ static int open_conn(struct conn *c, struct err *err)
     return r;
 }
 
-void agent_ssh_handle_open(struct agent_request *req)
+/* data: what came already, in front of what is to come. */
+static void open_stream(struct agent_request *req, const uint8_t *data, size_t len)
 {
     struct agent_ssh *ssh = req->agent->ssh;
     struct err err = {0};
@@ -468,8 +476,6 @@ void agent_ssh_handle_open(struct agent_request *req)
     size_t n_keys;
     int r;
 
-    if (!agent_request_may_act(req))
-        return;
     if (ssh->n >= MAX_CONNECTIONS) {
         agent_request_error(req, 429, "too_many", "%d SSH connections are open", MAX_CONNECTIONS);
         return;
@@ -487,8 +493,13 @@ void agent_ssh_handle_open(struct agent_request *req)
         c->started_at = c->last_at = agent_wall_ms();
         snprintf(c->id, sizeof(c->id), "s%lu", ++ssh->last_id);
         r = open_conn(c, &err);
-        if (r == 0)
+        if (r == 0) {
+            if (len > 0)
+                on_data(req, data, len);
+            if (req->body_ended)
+                on_end(req);
             return;
+        }
         free(c);
     } else if (r == 0) {
         r = tr_err_set(&err, UV_ENOMEM, "out of memory");
@@ -496,6 +507,78 @@ void agent_ssh_handle_open(struct agent_request *req)
     if (err.msg[0] == '\0')
         (void)tr_err_set(&err, r, "%s", uv_strerror(r));
     agent_request_fail(req, UV_EIO, &err);
+}
+
+static void free_held(struct held *h)
+{
+    free(h->data);
+    free(h);
+}
+
+static void on_held_data(struct agent_request *req, const uint8_t *data, size_t len)
+{
+    struct held *h = req->ctx;
+    uint8_t *grown = realloc(h->data, h->len + len);
+
+    if (grown == NULL) {
+        tr_h2_reset(req->stream, 2);
+        return;
+    }
+    memcpy(grown + h->len, data, len);
+    h->data = grown;
+    h->len += len;
+}
+
+static void on_held_close(struct agent_request *req, uint32_t code)
+{
+    struct held *h = req->ctx, **p = &req->agent->ssh->held;
+
+    (void)code;
+    while (*p != h)
+        p = &(*p)->next;
+    *p = h->next;
+    free_held(h);
+}
+
+static const struct agent_request_cbs held_cbs = {.on_data = on_held_data,
+                                                  .on_close = on_held_close};
+
+void agent_ssh_host_key_made(struct agent_ssh *ssh)
+{
+    while (ssh->held != NULL) {
+        struct held *h = ssh->held;
+        struct agent_request *req = h->req;
+
+        ssh->held = h->next;
+        req->cbs = NULL;
+        open_stream(req, h->data, h->len);
+        if (req->cbs == NULL && h->len > 0)
+            agent_request_consume(req, h->len); /* refused */
+        free_held(h);
+    }
+}
+
+void agent_ssh_handle_open(struct agent_request *req)
+{
+    struct agent_ssh *ssh = req->agent->ssh;
+    struct held *h;
+
+    if (!agent_request_may_act(req))
+        return;
+    if (!agent_ssh_keys_are_making(ssh->keys)) {
+        open_stream(req, NULL, 0);
+        return;
+    }
+    h = calloc(1, sizeof(*h));
+    if (h == NULL) {
+        agent_request_error(req, 500, NULL, "out of memory");
+        return;
+    }
+    h->req = req;
+    h->next = ssh->held;
+    ssh->held = h;
+    req->ctx = h;
+    req->cbs = &held_cbs;
 }
 
 void agent_ssh_handle_list(struct agent_request *req)
@@ -516,6 +599,13 @@ void agent_ssh_handle_list(struct agent_request *req)
 void agent_ssh_stop(struct agent_ssh *ssh)
 {
     agent_ssh_keys_stop(ssh->keys);
+    while (ssh->held != NULL) {
+        struct held *h = ssh->held;
+
+        ssh->held = h->next;
+        h->req->cbs = NULL;
+        free_held(h);
+    }
     for (struct conn *c = ssh->list; c != NULL; c = c->next) {
         if (c->watch != NULL)
             agent_watch_forget(c->watch);

@@ -20,6 +20,9 @@ void agent_ssh_free(struct agent_ssh *ssh);
 
 struct agent_ssh_keys *agent_ssh_get_keys(struct agent_ssh *ssh);
 
+/* From ssh_keys.c: connections that waited for it can begin, or be refused. */
+void agent_ssh_host_key_made(struct agent_ssh *ssh);
+
 /* POST /v1/ssh: the body is what the client sends, the answer what sshd sends (RFC 4253 section
  * 4.2 on, both ways at once). 200 comes with sshd's first byte. */
 void agent_ssh_handle_open(struct agent_request *req);

@@ -84,6 +84,11 @@ const char *agent_ssh_keys_dir(const struct agent_ssh_keys *keys)
     return keys->dir;
 }
 
+bool agent_ssh_keys_are_making(const struct agent_ssh_keys *keys)
+{
+    return keys->making != NULL;
+}
+
 /* ---- keys ---- */
 
 bool agent_ssh_key_line(const char *text, char *out, size_t size)
@@ -242,6 +247,7 @@ static void on_made(bool exited, int code, void *arg)
             agent_request_error(w->req, 500, NULL, "the machine's host key cannot be made");
     }
     keys->n_waiting = 0;
+    agent_ssh_host_key_made(keys->agent->ssh);
 }
 
 static int make_host_key(struct agent_ssh_keys *keys, struct err *err)
@@ -263,6 +269,29 @@ static int make_host_key(struct agent_ssh_keys *keys, struct err *err)
     if (r != 0)
         return r;
     return agent_reaper_watch(a->reaper, pid, on_made, keys, &keys->making);
+}
+
+void agent_ssh_keys_hello(struct agent_ssh_keys *keys, const json_t *list)
+{
+    struct err err = {0};
+    char line[KEY_SIZE];
+    const json_t *item;
+    size_t i;
+
+    if (keys->agent->options.dry_run)
+        return;
+    json_array_foreach((json_t *)list, i, item)
+    {
+        const char *text = json_string_value(json_object_get(item, "public_key"));
+        json_int_t expires_s = json_integer_value(json_object_get(item, "expires_s"));
+
+        if (text == NULL || expires_s < 1 || expires_s > EXPIRES_MAX_S ||
+            !agent_ssh_key_line(text, line, sizeof(line)) || add(keys, line, expires_s) != 0)
+            log_warn("ssh: a key of hello is not taken");
+    }
+    if (keys->n > 0 && keys->host_key[0] == '\0' && keys->making == NULL &&
+        access(AGENT_SSHD, X_OK) == 0 && make_host_key(keys, &err) != 0)
+        log_error("ssh: host key: %s", err.msg);
 }
 
 static void on_waiting_close(struct agent_request *req, uint32_t code)

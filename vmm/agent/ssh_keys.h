@@ -21,6 +21,11 @@ void agent_ssh_keys_free(struct agent_ssh_keys *keys);
 /* POST /v1/ssh/keys {"public_key","expires_s"}: answered {"host_keys","user","expires_s"}. */
 void agent_ssh_keys_handle_post(struct agent_request *req);
 
+/* "ssh_keys" of hello, a list of objects as in the request above, or NULL: what is none is passed
+ * over. */
+void agent_ssh_keys_hello(struct agent_ssh_keys *keys, const json_t *list);
+/* Is the host key being made? agent_ssh_host_key_made() follows. */
+bool agent_ssh_keys_are_making(const struct agent_ssh_keys *keys);
 /* The folder of host_key and authorized_keys. */
 const char *agent_ssh_keys_dir(const struct agent_ssh_keys *keys);
 /* Write authorized_keys with those that are still good. *n: how many these are; the host key is

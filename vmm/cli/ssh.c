@@ -13,8 +13,6 @@
 #include "vmm/cli/cli.h"
 #include "vmm/cli/ssh_files.h"
 
-extern char **environ;
-
 static volatile sig_atomic_t child; /* the ssh that runs */
 
 static void pass_on(int number)

@@ -14,8 +14,6 @@
 #define ALIVE_S     20 /* below what gateways allow between two bytes */
 #define ALIVE_COUNT 15
 
-extern char **environ;
-
 char *ssh_alias(const struct cli *cli, const char *session)
 {
     if (cli->sandbox == NULL || strcmp(cli->sandbox, "primary") == 0)
@@ -123,13 +121,25 @@ static void put_file(FILE *out, const char *option, const char *dir, const char 
     fprintf(out, "/%s\"\n", name);
 }
 
+/* OpenSSH may start us from another folder. New. */
+static char *absolute(const char *path)
+{
+    char *full = realpath(path, NULL);
+
+    return full != NULL ? full : cli_printf("%s", path);
+}
+
 int ssh_files_block(FILE *out, const struct cli *cli, const char *session, const char *dir)
 {
     char program[4096], *alias = ssh_alias(cli, session), *argv[16];
+    char *from = absolute(cli->api != NULL || cli->socket == NULL ? "" : cli->socket);
+    char *key_file = absolute(cli->key_file != NULL ? cli->key_file : "");
     ssize_t len = readlink("/proc/self/exe", program, sizeof(program) - 1);
     int n = 0;
 
     if (len <= 0) {
+        free(from);
+        free(key_file);
         free(alias);
         return cli_fail(1, "/proc/self/exe: %s", strerror(errno));
     }
@@ -141,11 +151,11 @@ int ssh_files_block(FILE *out, const struct cli *cli, const char *session, const
         argv[n++] = (char *)cli->api;
     } else {
         argv[n++] = "--socket";
-        argv[n++] = (char *)cli->socket;
+        argv[n++] = from;
     }
     if (cli->key_file != NULL) {
         argv[n++] = "--key-file";
-        argv[n++] = (char *)cli->key_file;
+        argv[n++] = key_file;
     }
     if (cli->sandbox != NULL) {
         argv[n++] = "--sandbox";
@@ -156,6 +166,8 @@ int ssh_files_block(FILE *out, const struct cli *cli, const char *session, const
     argv[n++] = (char *)session;
     fprintf(out, "Host %s\n    HostName %s\n    User sandbox\n    ProxyCommand ", alias, alias);
     put_command(out, n, argv);
+    free(from);
+    free(key_file);
     fprintf(out, "\n");
     put_file(out, "IdentityFile", dir, KEY);
     put_file(out, "UserKnownHostsFile", dir, "known_hosts");
