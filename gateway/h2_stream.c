@@ -218,6 +218,13 @@ void gw_h2_stream_lost(struct gw_h2_stream *s)
         gw_tunnel_peer_gone(s->tunnel.t);
 }
 
+/* Would somebody go on for a stream that is closed? A response that was handed over whole comes to
+ * its end by itself; one that is only swallowed may never. */
+static bool is_waited_for(const struct gw_h2_stream *s)
+{
+    return (s->x != NULL && (!s->ended || s->mute)) || s->tunnel.t != NULL;
+}
+
 void gw_h2_stream_closed(struct gw_h2_stream *s, uint32_t code)
 {
     s->closed = true;
@@ -229,7 +236,7 @@ void gw_h2_stream_closed(struct gw_h2_stream *s, uint32_t code)
     }
     s->head_due = false;
     gw_h2_stream_drop_in(s);
-    if ((s->x != NULL && !s->ended) || s->tunnel.t != NULL) {
+    if (is_waited_for(s)) {
         /* While frames are taken its back may be on the stack: later. */
         if (s->c->receiving)
             gw_h2_stream_lost(s);
@@ -447,7 +454,7 @@ void gw_h2_run_due(struct gw_h2_client *c)
             c->due.last = NULL;
         s->is_due = false;
         s->held = true;
-        if (s->closed && !s->orderly && ((s->x != NULL && !s->ended) || s->tunnel.t != NULL))
+        if (s->closed && !s->orderly && is_waited_for(s))
             gw_h2_stream_lost(s);
         else if (s->tunnel.t != NULL)
             gw_h2_tunnel_deliver(s);
