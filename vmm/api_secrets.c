@@ -57,10 +57,10 @@ static void waiting_step(void *arg)
     free(w);
 }
 
-/* Answer once the session has the change, or with session NULL all that have the secret active.
- * Takes answer. */
+/* Answer once the session has the change, or with session NULL all of the asker's that have the
+ * secret active. Takes answer. */
 static void answer_after(struct vmm_request *req, struct vmm_session *session, const char *name,
-                         const char *owner, int status, json_t *answer)
+                         int status, json_t *answer)
 {
     struct waiting *w = calloc(1, sizeof(*w));
 
@@ -73,7 +73,7 @@ static void answer_after(struct vmm_request *req, struct vmm_session *session, c
     *w = (struct waiting){vmm_request_ref(req), 1, status, answer};
     for (struct vmm_session *s = req->vmm->sessions.first; s != NULL; s = s->next) {
         if (session != NULL ? s != session
-                            : strcmp(s->owner, owner) != 0 || !vmm_active_has(s, name))
+                            : strcmp(s->owner, req->who.owner) != 0 || !vmm_active_has(s, name))
             continue;
         w->n++;
         vmm_active_push(req->vmm, s, waiting_step, w);
@@ -144,7 +144,7 @@ void vmm_api_secret_put(struct vmm_request *req)
         if (strcmp(s->owner, owner) == 0 && vmm_active_has(s, name))
             s->secrets_version++;
     }
-    answer_after(req, NULL, name, owner, created ? 201 : 200, answer);
+    answer_after(req, NULL, name, created ? 201 : 200, answer);
 }
 
 /* It ends everywhere before it is gone: a value that is active nowhere can be deleted. */
@@ -245,7 +245,7 @@ void vmm_api_active_put(struct vmm_request *req)
         vmm_reply_err(req, &err);
         return;
     }
-    answer_after(req, req->session, NULL, NULL, 200, answer);
+    answer_after(req, req->session, name, 200, answer);
 }
 
 void vmm_api_active_delete(struct vmm_request *req)
@@ -260,5 +260,5 @@ void vmm_api_active_delete(struct vmm_request *req)
         vmm_reply_err(req, &err);
         return;
     }
-    answer_after(req, req->session, NULL, NULL, 204, NULL);
+    answer_after(req, req->session, req->params[1], 204, NULL);
 }
