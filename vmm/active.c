@@ -11,6 +11,8 @@
 #include "vmm/machine.h"
 #include "vmm/secret.h"
 
+#define PUSH_MS 30000
+
 /* A value that our log hides. */
 struct vmm_hidden {
     struct vmm_hidden *next;
@@ -187,6 +189,12 @@ struct push {
     void *arg;
 };
 
+/* One machine's part. The agent outlives its calls. */
+struct told {
+    struct push *push;
+    struct vmm_agent *agent;
+};
+
 static void push_step(struct push *p)
 {
     if (--p->n > 0)
@@ -198,10 +206,32 @@ static void push_step(struct push *p)
 static void on_pushed(int status, const json_t *reply, void *arg)
 {
     const char *why = json_string_value(json_object_get(reply, "message"));
+    struct told *told = arg;
 
-    if (status != 204) /* a broken channel: it comes with the next hello */
+    if (status != 204) {
         log_warn("secrets were not taken by a machine: %d %.200s", status, why != NULL ? why : "");
-    push_step(arg);
+        /* The next hello brings them, and nothing is done there before. */
+        vmm_agent_reconnect(told->agent, "secrets were not taken");
+    }
+    push_step(told->push);
+    free(told);
+}
+
+static void push_to(struct push *p, struct vmm_agent *agent, const json_t *body)
+{
+    struct told *told = malloc(sizeof(*told));
+
+    if (told == NULL) {
+        vmm_agent_reconnect(agent, "out of memory for secrets");
+        return;
+    }
+    *told = (struct told){p, agent};
+    p->n++;
+    if (vmm_agent_call_within(agent, PUSH_MS, "PUT", "/v1/secrets", body, on_pushed, told) == 0)
+        return;
+    p->n--;
+    free(told);
+    vmm_agent_reconnect(agent, "secrets could not be sent");
 }
 
 void vmm_active_push(struct vmm *vmm, struct vmm_session *session, vmm_active_cb cb, void *arg)
@@ -224,9 +254,7 @@ void vmm_active_push(struct vmm *vmm, struct vmm_session *session, vmm_active_cb
 
         if (agent == NULL || vmm_agent_session(agent) == NULL)
             continue;
-        p->n++;
-        if (vmm_agent_call(agent, "PUT", "/v1/secrets", body, on_pushed, p) != 0)
-            p->n--;
+        push_to(p, agent, body);
     }
     json_decref(body);
     push_step(p);

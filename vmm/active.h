@@ -24,7 +24,7 @@ TR_MUST_CHECK int vmm_active_set(struct vmm *vmm, struct vmm_session *session, c
 json_t *vmm_active_body(struct vmm *vmm, const struct vmm_session *session);
 
 /* Send the set to the session's machines that run. cb runs once, later or before this returns, when
- * all have it or cannot be reached: those get it before they are ready again. */
+ * all have it, cannot be reached or did not take it: those get it before they are ready again. */
 typedef void (*vmm_active_cb)(void *arg);
 void vmm_active_push(struct vmm *vmm, struct vmm_session *session, vmm_active_cb cb, void *arg);
 

@@ -574,6 +574,12 @@ void vmm_agent_close(struct vmm_agent *agent, void (*cb)(void *arg), void *arg)
     maybe_retry(agent);
 }
 
+void vmm_agent_reconnect(struct vmm_agent *agent, const char *why)
+{
+    if (agent->ready && !agent->closing)
+        drop_channel(agent, why);
+}
+
 struct tr_h2 *vmm_agent_session(const struct vmm_agent *agent)
 {
     return agent->ready && agent->conn != NULL ? tr_h2_conn_session(agent->conn) : NULL;

@@ -38,6 +38,9 @@ struct tr_h2 *vmm_agent_session(const struct vmm_agent *agent);
 /* Since when there has been no session (loop time); 0: there is one. */
 uint64_t vmm_agent_lost_since(const struct vmm_agent *agent);
 
+/* Give the channel up and begin with hello again; nothing when it is down or being closed. */
+void vmm_agent_reconnect(struct vmm_agent *agent, const char *why);
+
 /* Tell when it is ready. Embedded by the caller. cb runs once: 0, UV_ETIMEDOUT, or UV_ECANCELED
  * when the agent is closed; not from inside vmm_agent_wait(). */
 struct vmm_agent_wait {

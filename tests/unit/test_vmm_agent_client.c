@@ -249,6 +249,28 @@ START_TEST(calls_end_with_the_channel)
 }
 END_TEST
 
+static void reconnect_on_reply(int status, const json_t *reply, void *arg)
+{
+    on_reply(status, reply, arg);
+    vmm_agent_reconnect(agent, "test");
+    vmm_agent_reconnect(agent, "test"); /* once is enough */
+}
+
+/* From inside a call's callback, with another call under way. */
+START_TEST(it_begins_anew_when_told_to)
+{
+    ck_assert_int_eq(vmm_agent_call_within(agent, 60000, "GET", "/silent", NULL, on_reply, NULL),
+                     0);
+    ck_assert_int_eq(
+        vmm_agent_call_within(agent, 100, "GET", "/silent", NULL, reconnect_on_reply, NULL), 0);
+    while (n_ready == 1)
+        uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_int_eq(n_calls, 2);
+    close_all();
+    ck_assert_int_eq(n_ready, 2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("vmm/agent_client");
@@ -262,6 +284,7 @@ int main(void)
     tcase_add_test(tc, a_silent_agent_holds_up_nobody);
     tcase_add_test(tc, calls_end_with_the_agent);
     tcase_add_test(tc, calls_end_with_the_channel);
+    tcase_add_test(tc, it_begins_anew_when_told_to);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);
