@@ -419,6 +419,13 @@ static bool take_body(struct gw_client *c, char *p, size_t n, size_t plain, size
     return false;
 }
 
+/* No body came with the head: it goes on without, for the app may have an answer already. */
+static void pass_head_alone(struct gw_client *c)
+{
+    if (c->state == GW_CLIENT_BODY && c->x->back_ops != NULL)
+        (void)c->x->back_ops->flush(c->x); /* a fault comes as an event */
+}
+
 static void process(struct gw_client *c, char *p, size_t n)
 {
     size_t plain = p != gw_loop_scratch(c->w->loop) ? c->in.plain : 0, used;
@@ -429,6 +436,8 @@ static void process(struct gw_client *c, char *p, size_t n)
             used = take_head(c, p, n);
             if (used == 0)
                 break;
+            if (used == n)
+                pass_head_alone(c);
         } else if (c->state == GW_CLIENT_BODY && (n > 0 || c->body.done)) {
             if (!take_body(c, p, n, plain, &used))
                 break;
