@@ -84,7 +84,8 @@ static void stop(struct control *c)
              (unsigned long long)c->live->opt.drain_ms);
     for (unsigned i = 0; i < c->gw.n_workers; i++)
         gw_worker_stop(&c->gw.workers[i]);
-    uv_stop(&c->loop);
+    if (!c->begun) /* else on_change() ends it: until then who loses access is told to leave */
+        uv_stop(&c->loop);
 }
 
 /* Another process serves. This one goes on with what it has: its table is still fed. */
@@ -411,9 +412,7 @@ int gw_gateway_run(struct tr_config *config)
     if (r == 0)
         r = start(c, &err);
     if (r == 0) {
-        uv_run(&c->loop, UV_RUN_DEFAULT);
-        /* While workers drain after a stop, figures are served by nobody: their threads end by
-         * themselves. */
+        uv_run(&c->loop, UV_RUN_DEFAULT); /* until every worker has ended */
     } else {
         log_error("%s", err.msg);
         for (unsigned i = 0; i < c->gw.n_workers; i++)

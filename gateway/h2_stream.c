@@ -308,7 +308,8 @@ static void begin(struct gw_h2_stream *s)
     x->minor = 1;
     s->x = x;
     s->end_passed = s->head_ended || req.framing == GW_BODY_NONE;
-    x->request_done = s->end_passed; /* not what waits in s->in: the back would take it for no body */
+    x->request_done =
+        s->end_passed; /* not what waits in s->in: the back would take it for no body */
     if (r == 0)
         gw_exchange_start(x, &req, &c->peer.sa);
     else
