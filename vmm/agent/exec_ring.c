@@ -162,19 +162,14 @@ size_t exec_ring_bytes(const struct exec *x)
 /* Keep no more memory than there are bytes. */
 static void shrink(struct agent_ring *ring)
 {
-    uint64_t begin = agent_ring_begin(ring);
-    size_t kept = (size_t)(ring->end - begin);
+    const uint8_t *bytes;
     struct agent_ring small;
+    size_t n;
 
-    if (kept == ring->size || agent_ring_init(&small, kept > 0 ? kept : 1) != 0)
+    if (ring->end >= ring->size || agent_ring_init(&small, ring->end > 0 ? ring->end : 1) != 0)
         return;
-    small.end = begin;
-    for (const uint8_t *piece; begin < ring->end;) {
-        size_t n = agent_ring_peek(ring, begin, &piece);
-
-        agent_ring_write(&small, piece, n);
-        begin += n;
-    }
+    n = agent_ring_peek(ring, 0, &bytes); /* it never was full: all in one piece */
+    agent_ring_write(&small, bytes, n);
     agent_ring_fini(ring);
     *ring = small;
 }

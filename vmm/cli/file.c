@@ -333,7 +333,7 @@ int cmd_file_put(struct cli *cli, int argc, char **argv)
             http_req_stream_body(t.req, t.total);
             status = outcome(&t, transfer(&t), local);
         }
-        if (status == 0 && cli->json && t.req->body != NULL)
+        if (status == 0 && cli->json && t.req != NULL && t.req->body != NULL)
             printf("%s\n", t.req->body);
         http_req_free(t.req);
     } else if (status == 0) {
