@@ -154,12 +154,13 @@ static unsigned long attack(int port, const char *host, struct wire *w, double e
 
 int main(int argc, char **argv)
 {
-    struct wire wire = {malloc((size_t)STREAMS * (9 + 5 + 100 + 13)), 0, 0};
+    static unsigned char room[STREAMS * (9 + 5 + 100 + 13)];
+    struct wire wire = {room, 0, 0};
     unsigned long connections = 0, streams = 0;
     double end;
     int port;
 
-    if (argc != 4 || strlen(argv[2]) > 100 || wire.p == NULL) {
+    if (argc != 4 || strlen(argv[2]) > 100) {
         fputs("usage: resets PORT HOST SECONDS\n", stderr);
         return 2;
     }
@@ -172,6 +173,5 @@ int main(int argc, char **argv)
         connections++;
     }
     printf("%lu connections, %lu streams\n", connections, streams);
-    free(wire.p);
     return 0;
 }
