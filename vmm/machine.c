@@ -211,8 +211,8 @@ void machine_go_down(struct vmm_machine *m)
     end(m);
 }
 
-/* A machine that did not come up: what its console said last, and where its processors stand, tell
- * why. */
+/* A machine that did not come up, or no longer answers: what its console said last, and where its
+ * processors stand, tell why. */
 struct last_words {
     struct vmm_machines *ms;
     char label[VMM_ID_LEN + 1];
@@ -267,7 +267,11 @@ static bool ask_last_words(struct vmm_machine *m)
 {
     struct last_words *w;
 
-    if (m->up || !m->vm_running || m->asked_console || (w = calloc(1, sizeof(*w))) == NULL)
+    if (!m->vm_running || m->asked_console)
+        return false;
+    if (m->up && m->agent != NULL && vmm_agent_lost_since(m->agent) == 0)
+        return false; /* nothing is wrong with it */
+    if ((w = calloc(1, sizeof(*w))) == NULL)
         return false;
     m->asked_console = true;
     w->ms = m->ms;

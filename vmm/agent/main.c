@@ -116,6 +116,21 @@ static void protect_ourselves(void)
         log_debug("RLIMIT_NOFILE: %s", strerror(errno));
 }
 
+/* The console is a terminal, which may take its time or be stopped for ever (by a hang of its port,
+ * or by whoever is root in the guest): a line that it does not take at once is lost, so that nobody
+ * waits for it. */
+static void log_without_waiting(void)
+{
+    int fd = open("/dev/console", O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    if (dup2(fd, STDERR_FILENO) < 0)
+        log_debug("console: %s", strerror(errno));
+    if (fd != STDERR_FILENO)
+        close(fd);
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
     (void)signum;
@@ -169,6 +184,7 @@ int main(int argc, char **argv)
     if (getpid() == 1) { /* the kernel passes words that are not for us */
         if (agent_init_stage() != 0)
             return 1;
+        log_without_waiting();
     } else if (argc == 3 && strcmp(argv[1], AGENT_SSH_SESSION_OPTION) == 0) {
         return agent_ssh_session(argv[2]);
     } else {
