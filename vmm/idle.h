@@ -9,7 +9,8 @@
 
 struct vmm_idle {
     uint64_t now_ms;
-    uint64_t last_activity_ms; /* end of the last run, exec or SSH connection, last input, or the start */
+    uint64_t last_activity_ms; /* end of the last run, exec or SSH connection, last input, or the
+                                  start */
     uint64_t timeout_ms;
     unsigned n_holds;        /* runs, execs and SSH connections that have not ended */
     uint64_t oldest_hold_ms; /* start of the oldest of them; only with n_holds > 0 */

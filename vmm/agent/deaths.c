@@ -120,24 +120,23 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 
 static int subscribe(struct agent_deaths *d)
 {
-    struct {
-        struct nlmsghdr head;
-        struct cn_msg connector;
-        enum proc_cn_mcast_op op;
-    } __attribute__((packed))
-    order = {.head = {.nlmsg_len = sizeof(order), .nlmsg_type = NLMSG_DONE},
-             .connector = {.id = {CN_IDX_PROC, CN_VAL_PROC}, .len = sizeof(order.op)},
-             .op = PROC_CN_MCAST_LISTEN};
+    const enum proc_cn_mcast_op op = PROC_CN_MCAST_LISTEN;
+    const struct cn_msg connector = {.id = {CN_IDX_PROC, CN_VAL_PROC}, .len = sizeof(op)};
+    char order[NLMSG_HDRLEN + sizeof(connector) + sizeof(op)] = {0};
+    const struct nlmsghdr head = {.nlmsg_len = sizeof(order), .nlmsg_type = NLMSG_DONE};
     struct sockaddr_nl name = {.nl_family = AF_NETLINK, .nl_groups = CN_IDX_PROC};
     int size = BUFFER_BYTES;
 
+    memcpy(order, &head, sizeof(head));
+    memcpy(order + NLMSG_HDRLEN, &connector, sizeof(connector));
+    memcpy(order + NLMSG_HDRLEN + sizeof(connector), &op, sizeof(op));
     d->fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_CONNECTOR);
     if (d->fd < 0)
         return -errno;
     if (setsockopt(d->fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)) != 0)
         return -errno; /* no right to it, so none to the events either */
     if (set_filter(d) != 0 || bind(d->fd, (struct sockaddr *)&name, sizeof(name)) != 0 ||
-        send(d->fd, &order, sizeof(order), 0) != (ssize_t)sizeof(order))
+        send(d->fd, order, sizeof(order), 0) != (ssize_t)sizeof(order))
         return -errno;
     return 0;
 }
