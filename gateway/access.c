@@ -10,6 +10,7 @@
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include "gateway/http1.h"
+#include "transom/hex.h"
 
 #define MAC_LEN     32
 #define MAC_TEXT    43 /* base64url without padding */
@@ -129,15 +130,6 @@ bool gw_token_valid(EVP_MAC_CTX *mac, struct gw_str token, const uint8_t key[TR_
 
 /* ---- where they stand ---- */
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* Is p..end our parameter's name, percent-encoded or not (an app would decode it)? */
 static bool is_param(const char *p, const char *end)
 {
@@ -146,8 +138,8 @@ static bool is_param(const char *p, const char *end)
     while (p < end && *name != '\0') {
         int c = (unsigned char)*p++;
 
-        if (c == '%' && end - p >= 2 && hex_value(p[0]) >= 0 && hex_value(p[1]) >= 0) {
-            c = hex_value(p[0]) * 16 + hex_value(p[1]);
+        if (c == '%' && end - p >= 2 && tr_hex_digit(p[0]) >= 0 && tr_hex_digit(p[1]) >= 0) {
+            c = tr_hex_digit(p[0]) * 16 + tr_hex_digit(p[1]);
             p += 2;
         }
         if (c != *name++)

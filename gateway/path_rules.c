@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "gateway/path_rules.h"
 
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "transom/hex.h"
 
 static bool is_unreserved(int c)
 {
@@ -23,8 +16,8 @@ static int encoded(const char *p, const char *end)
 
     if (end - p < 3 || *p != '%')
         return -1;
-    hi = hex_value(p[1]);
-    lo = hex_value(p[2]);
+    hi = tr_hex_digit(p[1]);
+    lo = tr_hex_digit(p[2]);
     return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
 }
 
