@@ -130,9 +130,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         for (size_t i = 0; i < n; i++)
             known |= rules[i].prefix_len == len && memcmp(rules[i].prefix, p, len) == 0;
-        if (!known)
-            rules[n++] = (struct tr_route_rule){
+        if (!known) {
+            rules[n] = (struct tr_route_rule){
                 .prefix = p, .prefix_len = (uint16_t)len, .port = (uint16_t)(1 + n), .strip = true};
+            n++;
+        }
         p = stop != NULL ? stop + 1 : end;
     }
     if (p < end && *p == '\n')
