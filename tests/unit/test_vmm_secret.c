@@ -60,6 +60,14 @@ static void has(const char *owner, const char *name, const char *want)
     free(value);
 }
 
+/* Bytes in the middle of a text. */
+static void overwrite(char *at, const char *text)
+{
+    size_t len = strlen(text);
+
+    memcpy(at, text, len);
+}
+
 static char *slurp(const char *path)
 {
     char *text;
@@ -124,7 +132,7 @@ START_TEST(records_are_bound_to_their_place)
     record = slurp(from);
     at = strstr(record, "\"alice\"");
     ck_assert_ptr_nonnull(at);
-    memcpy(at, "\"bob\"  ", 7);
+    overwrite(at, "\"bob\"  ");
     ck_assert_int_eq(vmm_file_write(to, "TOKEN.json", record, strlen(record), &err), 0);
     free(record);
     ck_assert_int_eq(try_open(), 0);
@@ -217,7 +225,7 @@ START_TEST(rotation_that_was_cut_short)
     snprintf(path, sizeof(path), "%s/bob/TOKEN.json", store);
     record = slurp(path);
     broken = strdup(record);
-    memcpy(strchr(strstr(broken, "\"nonce\"") + 7, '"') + 1, "0000", 4);
+    overwrite(strchr(strstr(broken, "\"nonce\"") + 7, '"') + 1, "0000");
     ck_assert_int_eq(vmm_file_write(folder, "TOKEN.json", broken, strlen(broken), &err), 0);
     ck_assert_int_eq(try_open(), 0);
     ck_assert_int_eq(vmm_secrets_rotate(secrets, &n, &err), -EBADMSG);

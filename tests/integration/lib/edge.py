@@ -453,6 +453,12 @@ class Edge:
     def sanitized(self):
         return "sanitizer build" in self.gateway.text()
 
+    def assert_grown_less(self, before_kb, kb):
+        """Resident memory has not grown by kb KiB since it was before_kb. Sanitizers keep what was freed,
+        to find its use: under them nothing is asserted."""
+        grown = self.rss_kb() - before_kb
+        assert self.sanitized() or grown < kb, f"grown by {grown} KiB, limit {kb}"
+
     # Apps and clients
 
     def app(self, handler, **options):
