@@ -63,9 +63,8 @@ static void has(const char *owner, const char *name, const char *want)
 /* Bytes in the middle of a text. */
 static void overwrite(char *at, const char *text)
 {
-    size_t len = strlen(text);
-
-    memcpy(at, text, len);
+    while (*text != '\0')
+        *at++ = *text++;
 }
 
 static char *slurp(const char *path)
