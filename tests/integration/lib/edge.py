@@ -7,6 +7,8 @@
         c = edge.connect()
         c.send(b"GET / HTTP/1.1\\r\\nHost: %s\\r\\n\\r\\n" % edge.host(label))
 """
+import base64
+import hashlib
 import json
 import os
 import random
@@ -240,6 +242,14 @@ def serve(answer):
 
 def ok(body=b"ok", fields=b""):
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s" % (len(body), fields, body)
+
+
+def websocket_accept(head):
+    """The 101 to a handshake's head (RFC 6455 section 4.2.2)."""
+    key = Head(head)["sec-websocket-key"].encode()
+    accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+    return b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" \
+           b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
 
 
 class Edge:
