@@ -208,8 +208,11 @@ void agent_execs_stop(struct agent_execs *execs)
         x->watch = NULL;
         if (x->group != NULL)
             agent_group_signal(x->group, SIGKILL);
-        x->req = NULL;
-        x->in.req = NULL;
+        if (x->req != NULL)
+            x->req->cbs = NULL;
+        if (x->in.req != NULL)
+            x->in.req->cbs = NULL;
+        x->req = x->in.req = NULL;
         x->full = false;
         let_go(x);
         exec_output_close(&x->outs[0]);

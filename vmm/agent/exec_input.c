@@ -7,6 +7,16 @@
 #include <string.h>
 #include <unistd.h>
 
+static void on_rest_end(struct agent_request *req)
+{
+    req->cbs = NULL;
+    agent_request_empty(req, 204);
+}
+
+/* Of a request whose exec takes no more, and may be gone before the body is: the rest is read to
+ * nowhere. */
+static const struct agent_request_cbs rest_cbs = {.on_end = on_rest_end};
+
 void exec_input_close(struct exec *x)
 {
     struct agent_request *req = x->in.req;
@@ -22,11 +32,13 @@ void exec_input_close(struct exec *x)
     free(x->in.queue);
     x->in.queue = NULL;
     x->in.queue_len = 0;
-    if (req != NULL && req->body_ended) {
-        x->in.req = NULL;
-        req->cbs = NULL;
-        agent_request_empty(req, 204);
-    }
+    x->in.req = NULL;
+    if (req == NULL)
+        return;
+    req->ctx = NULL;
+    req->cbs = &rest_cbs;
+    if (req->body_ended)
+        on_rest_end(req);
 }
 
 /* Its body is in the pipe, which stays open for the next one. */
@@ -91,10 +103,6 @@ static void on_stdin_data(struct agent_request *req, const uint8_t *data, size_t
     struct exec *x = req->ctx;
     uint8_t *grown;
 
-    if (x->in.fd < 0) {
-        agent_request_consume(req, len);
-        return;
-    }
     grown = realloc(x->in.queue, x->in.queue_len + len);
     if (grown == NULL) {
         agent_request_consume(req, len);
@@ -109,12 +117,7 @@ static void on_stdin_data(struct agent_request *req, const uint8_t *data, size_t
 
 static void on_stdin_end(struct agent_request *req)
 {
-    struct exec *x = req->ctx;
-
-    if (x->in.fd < 0)
-        exec_input_close(x);
-    else
-        write_input(x);
+    write_input(req->ctx);
 }
 
 static void on_stdin_close(struct agent_request *req, uint32_t code)
