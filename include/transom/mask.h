@@ -24,7 +24,8 @@
 #define TR_MASK_MIN         8
 #define TR_MASK_VALUE_MAX   65536 /* bytes of one secret */
 #define TR_MASK_ENCODED_MAX 4096
-#define TR_MASK_HOLD_MS     50 /* call tr_masker_flush() when bytes were held for this long */
+/* Call tr_masker_flush() when bytes are held and no more were there to be read for this long. */
+#define TR_MASK_HOLD_MS     50
 
 /* Is a value long enough to be hidden? Lets a user be told when it is activated. */
 bool tr_mask_covers(const void *value, size_t len);

@@ -77,7 +77,8 @@ static void let_go(struct exec *x)
     exec_input_close(x);
     exec_close_handle((uv_handle_t *)&x->deadline);
     exec_close_handle((uv_handle_t *)&x->linger);
-    exec_close_handle((uv_handle_t *)&x->hold);
+    exec_close_handle((uv_handle_t *)&x->outs[0].hold);
+    exec_close_handle((uv_handle_t *)&x->outs[1].hold);
     agent_group_free(x->group);
     x->group = NULL;
 }
@@ -104,8 +105,15 @@ static void on_linger(uv_timer_t *timer)
 {
     struct exec *x = timer->data;
 
-    if (!x->finished && !x->full)
-        report_exit(x);
+    if (x->finished || x->full)
+        return;
+    /* Timers come before descriptors: after a pause of our own there may be more. */
+    for (int i = 0; i < 2; i++) {
+        x->outs[i].empty = false;
+        if (x->outs[i].fd >= 0 && !exec_output_is_empty(&x->outs[i]))
+            return;
+    }
+    report_exit(x);
 }
 
 /* Look at where we are and do what is due. */

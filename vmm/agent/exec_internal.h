@@ -29,7 +29,8 @@ struct exec;
 struct exec_output {
     struct exec *exec;
     uv_poll_t poll;
-    int fd; /* -1: ended */
+    uv_timer_t hold; /* runs while bytes are held back, from the last that came */
+    int fd;          /* -1: ended */
     enum agent_exec_frame type;
     bool empty;               /* nothing to read at the last try */
     struct tr_masker *masker; /* of the secrets that are active */
@@ -58,7 +59,7 @@ struct exec {
     struct agent_request *req; /* NULL once the reader is gone or served; always when detached */
     struct exec_output outs[2];
     struct exec_input in;
-    uv_timer_t deadline, linger, hold;
+    uv_timer_t deadline, linger;
     int n_open;   /* handles not yet closed */
     bool full;    /* the reader's stream said stop */
     bool exited;  /* the process is gone, how says: */

@@ -88,11 +88,6 @@ void exec_output_flush(struct exec *x)
         tr_masker_flush(x->outs[i].masker);
 }
 
-static void on_held(uv_timer_t *timer)
-{
-    exec_output_flush(timer->data);
-}
-
 int exec_output_init(struct exec *x, struct tr_mask *mask)
 {
     int r = 0;
@@ -129,15 +124,14 @@ static void pass_on(struct exec_output *o, size_t n)
     }
     if (tr_masker_write(o->masker, buf + AGENT_FRAME_HEAD, n) != 0)
         log_error("exec %s: output is lost: out of memory", x->id);
-    if (tr_masker_held(o->masker) > 0 && !uv_is_active((uv_handle_t *)&x->hold) &&
-        uv_timer_start(&x->hold, on_held, TR_MASK_HOLD_MS, 0) != 0)
-        exec_output_flush(x);
 }
 
-void exec_output_pump(struct exec_output *o)
+/* Returns whether anything came. */
+static bool pump(struct exec_output *o)
 {
     struct exec *x = o->exec;
     uint8_t *buf = x->execs->buf;
+    bool some = false;
 
     for (int i = 0; i < READS_AT_ONCE && o->fd >= 0 && !x->full; i++) {
         ssize_t n = read(o->fd, buf + AGENT_FRAME_HEAD, EXEC_READ_BYTES);
@@ -146,15 +140,52 @@ void exec_output_pump(struct exec_output *o)
             continue;
         o->empty = n < 0 && errno == EAGAIN;
         if (o->empty)
-            return;
+            break;
         if (n <= 0) {
             exec_output_close(o);
-            return;
+            break;
         }
+        some = true;
         if (x->detached ? x->finished : x->req == NULL)
             continue; /* to nowhere */
         pass_on(o, (size_t)n);
     }
+    return some;
+}
+
+static void on_held(uv_timer_t *timer);
+
+/* What is held waits for the rest of a secret as long as bytes come, or a slow reader keeps us from
+ * taking them. */
+static void hold(struct exec_output *o)
+{
+    if (o->exec->finished)
+        return; /* nothing is held, and the timer may be closed */
+    if (tr_masker_held(o->masker) == 0)
+        uv_timer_stop(&o->hold);
+    else if (uv_timer_start(&o->hold, on_held, TR_MASK_HOLD_MS, 0) != 0)
+        abort(); /* fails only without a callback */
+}
+
+static void on_held(uv_timer_t *timer)
+{
+    struct exec *x = timer->data;
+    struct exec_output *o = timer == &x->outs[0].hold ? &x->outs[0] : &x->outs[1];
+
+    if (x->full)
+        return; /* exec_output_pump() follows */
+    /* Timers come before descriptors: after a pause of our own the rest may be there. */
+    if (pump(o))
+        hold(o);
+    else
+        tr_masker_flush(o->masker);
+    exec_step(x);
+}
+
+void exec_output_pump(struct exec_output *o)
+{
+    (void)pump(o);
+    hold(o);
 }
 
 static void on_readable(uv_poll_t *poll, int status, int events);

@@ -116,17 +116,17 @@ static void go(struct exec *x, const int ours[3], int64_t timeout_ms)
     int r = uv_timer_init(loop, &x->deadline);
 
     r = r != 0 ? r : uv_timer_init(loop, &x->linger);
-    r = r != 0 ? r : uv_timer_init(loop, &x->hold);
-    x->deadline.data = x->linger.data = x->hold.data = x;
-    x->n_open = 3;
+    x->deadline.data = x->linger.data = x;
+    x->n_open = 2;
     for (int i = 0; i < 2; i++) {
         struct exec_output *o = &x->outs[i];
 
         o->fd = ours[i + 1];
         o->type = i == 0 ? AGENT_FRAME_STDOUT : AGENT_FRAME_STDERR;
         r = r != 0 ? r : uv_poll_init(loop, &o->poll, o->fd);
-        o->poll.data = x;
-        x->n_open++;
+        r = r != 0 ? r : uv_timer_init(loop, &o->hold);
+        o->poll.data = o->hold.data = x;
+        x->n_open += 2;
     }
     x->in.fd = ours[0];
     if (x->in.fd >= 0) {

@@ -271,6 +271,11 @@ static void on_held(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
 
+    /* Timers come before descriptors: after a pause of our own the rest may be there. */
+    if (w->shell != NULL)
+        agent_shell_read(w->shell);
+    if (uv_is_active((uv_handle_t *)timer))
+        return; /* bytes came, and some of them are held */
     show_held(w);
     tell_listeners(w);
 }
@@ -284,7 +289,7 @@ static void on_output(const uint8_t *data, size_t len, void *arg)
         log_error("output of a window is lost: out of memory");
     if (tr_masker_held(w->masker) == 0)
         uv_timer_stop(&w->hold_timer);
-    else if (!uv_is_active((uv_handle_t *)&w->hold_timer))
+    else
         start_timer(&w->hold_timer, on_held, TR_MASK_HOLD_MS);
     tell_listeners(w);
 }
