@@ -183,10 +183,12 @@ int cmd_window_attach(struct cli *cli, int argc, char **argv)
         free(a.path);
         return 1;
     }
-    if (isatty(STDIN_FILENO))
-        fprintf(stderr, "transom: attached to window %s; Ctrl-] detaches\n", name);
     signal_fd = term_signal_fd(signals, 1);
     term_raw();
+    /* Only now: whoever reads this may press Ctrl-C, which is the window's. */
+    if (isatty(STDIN_FILENO))
+        fprintf(stderr, "transom: attached to window %s; Ctrl-] detaches%s\n", name,
+                isatty(STDERR_FILENO) ? "\r" : "");
     follow(&a);
     exchange(&a, signal_fd);
     term_restore();

@@ -38,7 +38,8 @@ static void on_fatal(int number)
 
 void term_raw(void)
 {
-    static const int fatal[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGHUP, SIGTERM, SIGQUIT};
+    static const int fatal[] = {SIGSEGV, SIGBUS,  SIGABRT, SIGFPE, SIGILL,
+                                SIGHUP,  SIGTERM, SIGQUIT, SIGINT};
     static bool prepared;
     struct termios raw;
 
