@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import uuid
@@ -345,6 +346,10 @@ class _Named:
         self.name = name
 
 
+# What a machine tells of itself when its preview does not answer.
+INSIDE = "ss -tlnp; ip addr; ip route; ip neigh; cat /proc/loadavg; ps -eo pid,ppid,stat,time,args --sort=-time | head -30"
+
+
 class Session:
     """A session and its primary sandbox."""
 
@@ -414,19 +419,57 @@ class Session:
         return self.wait_preview(path, limit)
 
     def wait_preview(self, path="/", limit=120):
-        last = [None]
+        seen = []  # what came, and how often in a row
 
         def good():
             try:
-                last[0] = self.fetch(path)
+                answer = self.fetch(path)
+                kind, what = f"{answer.status} {answer.body[:60]!r}", repr(answer)
             except OSError as error:
-                last[0] = error
-                return None
-            return last[0] if last[0].status == 200 else None
+                answer, kind, what = None, repr(error), repr(error)
+            if seen and seen[-1][0] == kind:
+                seen[-1][1:] = [seen[-1][1] + 1, what]
+            else:
+                seen.append([kind, 1, what])
+            return answer if answer is not None and answer.status == 200 else None
         try:
             return wait_until(good, f"preview {self.host}{path} answers 200", limit, every=0.2)
         except AssertionError as error:
-            raise AssertionError(f"{error}; last: {last[0]!r}") from None
+            self.print_state()
+            told = "".join(f"\n{times} times {what}" for _, times, what in seen[-20:])
+            raise AssertionError(f"{error}; got:{told}") from None
+
+    def print_state(self):
+        """What the machine says of itself and its windows, and what its network is outside of it. Each may
+        be the part that does not work, so none is waited for long."""
+        api = Api(self.api.socket_path, self.api.key, 30)
+
+        def inside():
+            done = api.exec(self.box, INSIDE, user="root")
+            return done.out + done.err
+
+        def windows():
+            names = [window["name"] for window in api.get(self.box + "/windows")["windows"]]
+            return b"\n".join(f"{name}: ".encode() + api.request(
+                "GET", f"{self.box}/windows/{quote(name)}/output").body[-2000:] for name in names)
+
+        def outside(*argv):
+            done = run(argv, 30, check=False)
+            return done.stdout + done.stderr
+        netns = self.node.options["net.namespace"]
+        for what, ask in (("inside", inside), ("windows", windows),
+                          *((" ".join(argv), lambda argv=argv: outside(*argv)) for argv in (
+                              ("ip", "-n", netns, "-s", "link"), ("ip", "-n", netns, "route"),
+                              ("ip", "-n", netns, "neigh"), ("ip", "netns", "exec", netns, "nft", "list", "ruleset"),
+                              ("cat", "/proc/loadavg"),
+                              ("ps", "-o", "pid,stat,time,etime,args", "-p",
+                               ",".join(map(str, self.node.machine_pids())) or "0")))):
+            print(f"---- {self.label}: {what}")
+            try:
+                print(ask().decode(errors="replace"))
+            except (OSError, subprocess.SubprocessError, AssertionError) as error:
+                print(repr(error))
+        sys.stdout.flush()
 
 
 def _listens(port):
