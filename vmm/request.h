@@ -13,7 +13,7 @@ struct vmm;
 struct vmm_endpoint;
 struct vmm_request;
 
-#define VMM_PARAMS_MAX 3
+#define VMM_PARAMS_MAX 4
 
 /* For handlers that stream. Any may be NULL. */
 struct vmm_request_cbs {

@@ -131,6 +131,21 @@ START_TEST(required_members_are_described)
 }
 END_TEST
 
+START_TEST(every_endpoint_is_found)
+{
+    for (size_t i = 0; i < vmm_n_endpoints; i++) {
+        const struct vmm_endpoint *e = &vmm_endpoints[i];
+
+        memset(&req, 0, sizeof(req));
+        req.from_gateway = e->gateway_only;
+        req.path = strdup(e->path); /* each {x} is a value as good as any */
+        ck_assert_msg(vmm_route(&req, e->method) == 200 && req.endpoint == e, "%s %s", e->method,
+                      e->path);
+        clear();
+    }
+}
+END_TEST
+
 START_TEST(parameters_are_decoded)
 {
     ck_assert_int_eq(
@@ -234,6 +249,7 @@ int main(void)
     tcase_add_test(tc, every_endpoint_is_described);
     tcase_add_test(tc, every_description_has_its_endpoint);
     tcase_add_test(tc, required_members_are_described);
+    tcase_add_test(tc, every_endpoint_is_found);
     tcase_add_test(tc, parameters_are_decoded);
     tcase_add_test(tc, paths_that_do_not_exist);
     tcase_add_test(tc, wrong_methods_name_the_right_ones);
