@@ -441,7 +441,8 @@ class Session:
 
     def print_state(self):
         """What the machine says of itself and its windows, and what its network is outside of it. Each may
-        be the part that does not work, so none is waited for long."""
+        be the part that does not work, so none is waited for long. A machine that does not answer is ended:
+        the manager then logs its console and where its processors stand."""
         api = Api(self.api.socket_path, self.api.key, 30)
 
         def inside():
@@ -456,7 +457,7 @@ class Session:
         def outside(*argv):
             done = run(argv, 30, check=False)
             return done.stdout + done.stderr
-        netns = self.node.options["net.namespace"]
+        netns, dead = self.node.options["net.namespace"], False
         for what, ask in (("inside", inside), ("windows", windows),
                           *((" ".join(argv), lambda argv=argv: outside(*argv)) for argv in (
                               ("ip", "-n", netns, "-s", "link"), ("ip", "-n", netns, "route"),
@@ -469,7 +470,11 @@ class Session:
                 print(ask().decode(errors="replace"))
             except (OSError, subprocess.SubprocessError, AssertionError) as error:
                 print(repr(error))
+                dead |= what == "inside"
         sys.stdout.flush()
+        if dead:
+            with contextlib.suppress(OSError, AssertionError):
+                api.delete(self.path)
 
 
 def _listens(port):
