@@ -148,10 +148,8 @@ static bool resume(struct run *r)
     }
     if (r->run_id == NULL || r->stream->status / 100 == 4)
         return false;
-    if (r->lost_at == 0) {
-        r->lost_at = now_ms();
-        r->next_at = r->lost_at; /* at once */
-    }
+    if (r->lost_at == 0)
+        r->lost_at = now_ms(); /* asked at once, unless the last attempt was a moment ago */
     if (now_ms() - r->lost_at > RESUME_MS)
         return false;
     if (now_ms() < r->next_at)
