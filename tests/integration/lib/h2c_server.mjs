@@ -88,8 +88,9 @@ const handlers = {
         stream.session.goaway(0, stream.id);
         respondWithBody(stream, {}, String(stream.session.number));
     },
-    destroy(stream) {
-        stream.session.destroy();
+    destroy(stream) { // not from within: what came in the same read for other streams would end Node
+        const { session } = stream;
+        setImmediate(() => session.destroy());
     },
     silent() {},
     unread(stream) { // nothing of the request's body
