@@ -74,6 +74,7 @@ struct agent_shell {
     bool at_prompt;
     bool typed_on; /* input since the prompt */
     bool terminal_ended;
+    bool held; /* the terminal is not watched for output */
     bool exited, by_exit;
     int code;
     bool silent;     /* abandoned: no more events */
@@ -211,6 +212,8 @@ static bool read_terminal(struct agent_shell *sh)
         }
         some = true;
         agent_marker_feed(&sh->marker, buf, (size_t)n, &marker_cbs, sh);
+        if (sh->held)
+            break;
     }
     if (agent_marker_holds(&sh->marker))
         start_timer(&sh->hold, on_hold, HOLD_MS);
@@ -223,10 +226,22 @@ static void on_master(uv_poll_t *poll, int status, int events);
 
 static void watch_master(struct agent_shell *sh)
 {
-    int events = UV_READABLE | (sh->input_len > 0 ? UV_WRITABLE : 0);
+    int events = (sh->held ? 0 : UV_READABLE) | (sh->input_len > 0 ? UV_WRITABLE : 0);
 
-    if (!sh->terminal_ended && uv_poll_start(&sh->master_poll, events, on_master) != 0)
+    if (sh->terminal_ended || sh->silent)
+        return;
+    if (events == 0)
+        uv_poll_stop(&sh->master_poll);
+    else if (uv_poll_start(&sh->master_poll, events, on_master) != 0)
         log_error("window: terminal cannot be watched");
+}
+
+void agent_shell_hold(struct agent_shell *sh, bool on)
+{
+    if (sh->held == on)
+        return;
+    sh->held = on;
+    watch_master(sh);
 }
 
 static void write_input(struct agent_shell *sh)

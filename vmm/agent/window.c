@@ -33,6 +33,7 @@
 #define MARK_MS         300   /* from the news of the end to the mark */
 #define MAX_PATIENCE    15    /* times that a starved shell at its prompt is waited for again */
 #define SWEEP_MS        5000
+#define PACE_MS         100  /* between looks whether a listener still deserves to be waited for */
 #define REDRAW_MS       60   /* between the two sizes by which a program is told to draw itself */
 #define LOOK_MS         500  /* at the shell of an active run */
 #define MAX_SHOWN       2048 /* of a command, in the terminal */
@@ -75,6 +76,8 @@ struct agent_window {
     int64_t dying_since;
     unsigned n_dying; /* times it was signalled */
     uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer, redraw_timer;
+    uv_timer_t pace_timer;
+    bool held; /* the shell's terminal: for a listener that lags */
     unsigned n_patience;
     bool foreign; /* in the active run another program took the shell's place */
     int n_open;
@@ -167,6 +170,43 @@ static void tell_listeners(struct agent_window *w)
     }
 }
 
+/* Is there a listener for whose sake the run has to wait? Once it waits, until half of that is
+ * made up for. Nobody is waited for once the run is to end. */
+static bool must_wait(const struct agent_window *w)
+{
+    uint64_t limit = w->ring.size / (w->held ? 4 : 2);
+
+    if (w->closed || w->waiting != NULL || w->run == NULL || w->run->window == NULL ||
+        w->run->cancelled)
+        return false;
+    for (const struct agent_window_listener *l = w->listeners; l != NULL; l = l->next) {
+        if (l->on_lag != NULL && l->on_lag(l) > limit)
+            return true;
+    }
+    return false;
+}
+
+static void on_pace(uv_timer_t *timer);
+
+/* Who takes output steadily gets all of it: what prints faster than that waits, as on a wire. */
+static void pace(struct agent_window *w)
+{
+    bool hold = w->shell != NULL && must_wait(w);
+
+    if (w->shell != NULL)
+        agent_shell_hold(w->shell, hold);
+    w->held = hold;
+    if (hold)
+        start_timer(&w->pace_timer, on_pace, PACE_MS);
+    else
+        uv_timer_stop(&w->pace_timer);
+}
+
+static void on_pace(uv_timer_t *timer)
+{
+    pace(timer->data);
+}
+
 /* What was held back because a secret might begin there. */
 static void show_held(struct agent_window *w)
 {
@@ -202,6 +242,7 @@ static void end_run(struct agent_run *run, enum agent_run_status status)
     run->view.status = status;
     run->view.ended_at = agent_wall_ms();
     run->window = NULL;
+    pace(w);
     explicit_bzero(run->command, run->command_len);
     free(run->command);
     run->command = NULL;
@@ -292,6 +333,7 @@ static void on_output(const uint8_t *data, size_t len, void *arg)
     else
         start_timer(&w->hold_timer, on_held, TR_MASK_HOLD_MS);
     tell_listeners(w);
+    pace(w);
 }
 
 static void on_mark(char kind, uint64_t seq, void *arg)
@@ -431,6 +473,7 @@ static void dispose(struct agent_window *w)
     uv_close((uv_handle_t *)&w->look_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->hold_timer, on_handle_close);
     uv_close((uv_handle_t *)&w->redraw_timer, on_handle_close);
+    uv_close((uv_handle_t *)&w->pace_timer, on_handle_close);
 }
 
 static void on_gone(bool exited, int code, void *arg)
@@ -440,6 +483,7 @@ static void on_gone(bool exited, int code, void *arg)
 
     w->shell = NULL;
     w->foreign = false;
+    pace(w);
     uv_timer_stop(&w->back_timer);
     if (is_active(run)) {
         if (!run->told) {
@@ -731,6 +775,7 @@ int agent_run_start(struct agent_window *w, const char *command, size_t len, jso
         return tr_err_set(err, r, "starting a run: %s", uv_strerror(r));
     touch(w);
     w->waiting = run;
+    pace(w);
     agent_run_ref(run); /* the caller's */
     *out = run;
     if (overtaken != NULL) {
@@ -808,11 +853,12 @@ int agent_window_open(struct agent_windows *ws, const char *name, int rows, int 
         uv_timer_init(ws->agent->loop, &w->mark_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->look_timer) != 0 ||
         uv_timer_init(ws->agent->loop, &w->hold_timer) != 0 ||
-        uv_timer_init(ws->agent->loop, &w->redraw_timer) != 0)
+        uv_timer_init(ws->agent->loop, &w->redraw_timer) != 0 ||
+        uv_timer_init(ws->agent->loop, &w->pace_timer) != 0)
         abort(); /* cannot fail on Unix */
-    w->n_open = 6;
+    w->n_open = 7;
     w->kill_timer.data = w->back_timer.data = w->mark_timer.data = w->look_timer.data = w;
-    w->hold_timer.data = w->redraw_timer.data = w;
+    w->hold_timer.data = w->redraw_timer.data = w->pace_timer.data = w;
     while (*tail != NULL)
         tail = &(*tail)->next;
     *tail = w;
@@ -833,6 +879,7 @@ void agent_window_close(struct agent_window *w, const char *reason, agent_run_cb
     *p = w->next;
     w->windows->n--;
     w->closed = true;
+    pace(w);
     w->done = done;
     w->done_arg = arg;
     agent_event(w->windows->agent, "window_close",
@@ -1015,6 +1062,14 @@ void agent_window_unlisten(struct agent_window *w, struct agent_window_listener 
         p = &(*p)->next;
     if (*p != NULL)
         *p = (*p)->next;
+    if (w->held)
+        pace(w);
+}
+
+void agent_window_caught_up(struct agent_window *w)
+{
+    if (w->held)
+        pace(w);
 }
 
 /* ---- life of the whole ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Path: head -> (the run begins) start -> output, gap, listen -> (it has ended, all is sent) end.
- * The ring is read as fast as the client takes it, so a slow one costs nothing but gaps. */
+ * The ring is read as fast as the client takes it. The window waits for one that takes steadily, as
+ * a pipe would; one that stops costs nothing but gaps. */
 #include "vmm/agent/window_stream.h"
 
 #include <inttypes.h>
@@ -12,14 +13,16 @@
 #include "vmm/agent/utf8.h"
 #include "vmm/agent/window_api.h"
 
-#define MAX_PIECE 16384 /* bytes of one output event */
+#define MAX_PIECE   16384 /* bytes of one output event */
+#define PATIENCE_MS 2000  /* for a client to take the next of what is queued for it */
 
 struct stream {
     struct agent_window_listener listener;
     struct agent_request *req;
     struct agent_window *window;
     struct agent_run *run;
-    uint64_t at; /* next byte to send */
+    uint64_t at;       /* next byte to send */
+    uint64_t taken_at; /* loop's clock: when the client last took what was queued */
     bool started, full, b64;
     bool closing; /* the window goes: all that is left is sent now */
 };
@@ -172,12 +175,26 @@ static void on_window_close(struct agent_window_listener *l)
     go_on(s);
 }
 
+static uint64_t on_lag(const struct agent_window_listener *l)
+{
+    const struct stream *s = (const struct stream *)l;
+    struct agent_run_view v;
+
+    if (!s->full || uv_now(s->req->agent->loop) - s->taken_at > PATIENCE_MS)
+        return 0;
+    agent_run_view(s->run, &v);
+    return v.to > s->at ? v.to - s->at : 0;
+}
+
 static void on_drain(struct agent_request *req)
 {
     struct stream *s = req->ctx;
+    struct agent_window *w = s->window;
 
     s->full = false;
-    go_on(s);
+    s->taken_at = uv_now(req->agent->loop);
+    go_on(s); /* may free it */
+    agent_window_caught_up(w);
 }
 
 static void on_close(struct agent_request *req, uint32_t code)
@@ -200,11 +217,13 @@ void agent_window_stream_start(struct agent_request *req, struct agent_window *w
     }
     s->listener.on_output = on_output;
     s->listener.on_listen = on_listen;
+    s->listener.on_lag = on_lag;
     s->listener.on_close = on_window_close;
     s->req = req;
     s->window = w;
     s->run = run;
     s->at = from;
+    s->taken_at = uv_now(req->agent->loop);
     s->b64 = b64;
     agent_run_ref(run);
     agent_window_listen(w, &s->listener);
