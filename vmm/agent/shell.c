@@ -74,7 +74,7 @@ struct agent_shell {
     bool at_prompt;
     bool typed_on; /* input since the prompt */
     bool terminal_ended;
-    bool held; /* the terminal is not watched for output */
+    bool paused; /* the terminal is not watched for output */
     bool exited, by_exit;
     int code;
     bool silent;     /* abandoned: no more events */
@@ -212,7 +212,7 @@ static bool read_terminal(struct agent_shell *sh)
         }
         some = true;
         agent_marker_feed(&sh->marker, buf, (size_t)n, &marker_cbs, sh);
-        if (sh->held)
+        if (sh->paused)
             break;
     }
     if (agent_marker_holds(&sh->marker))
@@ -226,7 +226,7 @@ static void on_master(uv_poll_t *poll, int status, int events);
 
 static void watch_master(struct agent_shell *sh)
 {
-    int events = (sh->held ? 0 : UV_READABLE) | (sh->input_len > 0 ? UV_WRITABLE : 0);
+    int events = (sh->paused ? 0 : UV_READABLE) | (sh->input_len > 0 ? UV_WRITABLE : 0);
 
     if (sh->terminal_ended || sh->silent)
         return;
@@ -236,11 +236,11 @@ static void watch_master(struct agent_shell *sh)
         log_error("window: terminal cannot be watched");
 }
 
-void agent_shell_hold(struct agent_shell *sh, bool on)
+void agent_shell_pause(struct agent_shell *sh, bool on)
 {
-    if (sh->held == on)
+    if (sh->paused == on)
         return;
-    sh->held = on;
+    sh->paused = on;
     watch_master(sh);
 }
 

@@ -58,9 +58,9 @@ json_t *agent_shell_stale_secrets(const struct agent_shell *sh);
 pid_t agent_shell_foreground(const struct agent_shell *sh);
 /* Bytes as typed. They are copied; returns how many are waiting now. */
 size_t agent_shell_input(struct agent_shell *sh, const void *data, size_t len);
-/* Leave what the terminal prints where it is, so that who prints must wait, until it is taken back
+/* Leave what is printed in the terminal, so that who prints must wait, until this is taken back
  * (on: false). Timers look all the same, for one piece. */
-void agent_shell_hold(struct agent_shell *sh, bool on);
+void agent_shell_pause(struct agent_shell *sh, bool on);
 /* Drop what was typed and not yet read, put the terminal's modes back. */
 void agent_shell_reset_terminal(struct agent_shell *sh);
 int agent_shell_resize(struct agent_shell *sh, int rows, int cols);

@@ -75,9 +75,8 @@ struct agent_window {
     struct agent_group *dying; /* of the run that was cancelled, until it is empty */
     int64_t dying_since;
     unsigned n_dying; /* times it was signalled */
-    uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer, redraw_timer;
-    uv_timer_t pace_timer;
-    bool held; /* the shell's terminal: for a listener that lags */
+    uv_timer_t kill_timer, back_timer, mark_timer, look_timer, hold_timer, redraw_timer, pace_timer;
+    bool paused; /* the shell: for a listener that lags */
     unsigned n_patience;
     bool foreign; /* in the active run another program took the shell's place */
     int n_open;
@@ -170,17 +169,21 @@ static void tell_listeners(struct agent_window *w)
     }
 }
 
+static bool is_active(const struct agent_run *run)
+{
+    return run != NULL && run->window != NULL;
+}
+
 /* Is there a listener for whose sake the run has to wait? Once it waits, until half of that is
  * made up for. Nobody is waited for once the run is to end. */
 static bool must_wait(const struct agent_window *w)
 {
-    uint64_t limit = w->ring.size / (w->held ? 4 : 2);
+    uint64_t limit = w->ring.size / (w->paused ? 4 : 2);
 
-    if (w->closed || w->waiting != NULL || w->run == NULL || w->run->window == NULL ||
-        w->run->cancelled)
+    if (w->closed || w->waiting != NULL || !is_active(w->run) || w->run->cancelled)
         return false;
     for (const struct agent_window_listener *l = w->listeners; l != NULL; l = l->next) {
-        if (l->on_lag != NULL && l->on_lag(l) > limit)
+        if (l->lag != NULL && l->lag(l) > limit)
             return true;
     }
     return false;
@@ -191,12 +194,12 @@ static void on_pace(uv_timer_t *timer);
 /* Who takes output steadily gets all of it: what prints faster than that waits, as on a wire. */
 static void pace(struct agent_window *w)
 {
-    bool hold = w->shell != NULL && must_wait(w);
+    bool wait = w->shell != NULL && must_wait(w);
 
     if (w->shell != NULL)
-        agent_shell_hold(w->shell, hold);
-    w->held = hold;
-    if (hold)
+        agent_shell_pause(w->shell, wait);
+    w->paused = wait;
+    if (wait)
         start_timer(&w->pace_timer, on_pace, PACE_MS);
     else
         uv_timer_stop(&w->pace_timer);
@@ -271,11 +274,6 @@ static void end_if_complete(struct agent_run *run)
 {
     if (run->told && run->mark_to)
         end_run(run, run->cancelled ? AGENT_KILLED : AGENT_EXITED);
-}
-
-static bool is_active(const struct agent_run *run)
-{
-    return run != NULL && run->window != NULL;
 }
 
 static struct agent_run *find_run(struct agent_window *w, uint64_t seq)
@@ -1054,6 +1052,12 @@ void agent_window_listen(struct agent_window *w, struct agent_window_listener *l
     w->listeners = l;
 }
 
+void agent_window_caught_up(struct agent_window *w)
+{
+    if (w->paused)
+        pace(w);
+}
+
 void agent_window_unlisten(struct agent_window *w, struct agent_window_listener *l)
 {
     struct agent_window_listener **p = &w->listeners;
@@ -1062,14 +1066,7 @@ void agent_window_unlisten(struct agent_window *w, struct agent_window_listener 
         p = &(*p)->next;
     if (*p != NULL)
         *p = (*p)->next;
-    if (w->held)
-        pace(w);
-}
-
-void agent_window_caught_up(struct agent_window *w)
-{
-    if (w->held)
-        pace(w);
+    agent_window_caught_up(w);
 }
 
 /* ---- life of the whole ---- */

@@ -52,7 +52,7 @@ struct agent_window_listener {
     void (*on_listen)(struct agent_window_listener *l, const struct agent_run *run, uint16_t port);
     /* How many bytes of the ring are still to be sent to somebody who takes them steadily: the
      * window waits for such a one rather than lose some. NULL: never. */
-    uint64_t (*on_lag)(const struct agent_window_listener *l);
+    uint64_t (*lag)(const struct agent_window_listener *l);
     /* The window is closed; the listener is off the list already. */
     void (*on_close)(struct agent_window_listener *l);
 };
@@ -98,7 +98,7 @@ size_t agent_window_input(struct agent_window *w, const void *data, size_t len);
 int agent_window_resize(struct agent_window *w, int rows, int cols);
 void agent_window_listen(struct agent_window *w, struct agent_window_listener *l);
 void agent_window_unlisten(struct agent_window *w, struct agent_window_listener *l);
-/* What on_lag() says became less. */
+/* What a listener's lag() says became less. */
 void agent_window_caught_up(struct agent_window *w);
 
 /* For a viewer that comes late: the modes of the terminal, then what is kept of the output without

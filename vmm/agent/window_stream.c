@@ -175,7 +175,7 @@ static void on_window_close(struct agent_window_listener *l)
     go_on(s);
 }
 
-static uint64_t on_lag(const struct agent_window_listener *l)
+static uint64_t lag(const struct agent_window_listener *l)
 {
     const struct stream *s = (const struct stream *)l;
     struct agent_run_view v;
@@ -217,7 +217,7 @@ void agent_window_stream_start(struct agent_request *req, struct agent_window *w
     }
     s->listener.on_output = on_output;
     s->listener.on_listen = on_listen;
-    s->listener.on_lag = on_lag;
+    s->listener.lag = lag;
     s->listener.on_close = on_window_close;
     s->req = req;
     s->window = w;

@@ -244,12 +244,12 @@ def ok(body=b"ok", fields=b""):
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n%s\r\n%s" % (len(body), fields, body)
 
 
-def websocket_accept(head):
-    """The 101 to a handshake's head (RFC 6455 section 4.2.2)."""
+def websocket_accept(head, fields=b"", accept=None):
+    """The 101 to a handshake's head (RFC 6455 section 4.2.2), with more fields; accept: a wrong answer."""
     key = Head(head)["sec-websocket-key"].encode()
-    accept = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
+    digest = base64.b64encode(hashlib.sha1(key + b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11").digest())
     return b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" \
-           b"Sec-WebSocket-Accept: " + accept + b"\r\n\r\n"
+           b"Sec-WebSocket-Accept: " + (accept or digest) + b"\r\n" + fields + b"\r\n"
 
 
 class Edge:
