@@ -217,15 +217,24 @@ struct last_words {
     struct vmm_machines *ms;
     char label[VMM_ID_LEN + 1];
     uint64_t instance;
+    unsigned n_boots;
 };
+
+/* The machine, unless it has ended meanwhile. */
+static struct vm *last_words_vm(const struct last_words *w)
+{
+    const struct vmm_sandbox *sb = vmm_sessions_by_label(&w->ms->vmm->sessions, w->label);
+    const struct vmm_machine *m = sb != NULL ? sb->machine : NULL;
+
+    return m != NULL && m->instance == w->instance && m->n_boots == w->n_boots ? m->vm : NULL;
+}
 
 static void last_words_end(struct last_words *w)
 {
-    const struct vmm_sandbox *sb = vmm_sessions_by_label(&w->ms->vmm->sessions, w->label);
+    struct vm *vm = last_words_vm(w);
 
-    if (sb != NULL && sb->machine != NULL && sb->machine->instance == w->instance &&
-        sb->machine->vm != NULL)
-        w->ms->driver->kill(sb->machine->vm);
+    if (vm != NULL)
+        w->ms->driver->kill(vm);
     free(w);
 }
 
@@ -248,10 +257,7 @@ static void on_processors(int status, const char *text, size_t len, void *arg)
 static void on_last_words(int status, const char *text, size_t len, void *arg)
 {
     struct last_words *w = arg;
-    const struct vmm_sandbox *sb = vmm_sessions_by_label(&w->ms->vmm->sessions, w->label);
-    struct vm *vm = sb != NULL && sb->machine != NULL && sb->machine->instance == w->instance
-                        ? sb->machine->vm
-                        : NULL;
+    struct vm *vm = last_words_vm(w);
     size_t skip = len > CONSOLE_LOGGED ? len - CONSOLE_LOGGED : 0;
 
     if (status == 0 && len > 0)
@@ -277,6 +283,7 @@ static bool ask_last_words(struct vmm_machine *m)
     w->ms = m->ms;
     memcpy(w->label, m->label, sizeof(w->label));
     w->instance = m->instance;
+    w->n_boots = m->n_boots;
     if (m->ms->driver->console(m->vm, on_last_words, w) == 0)
         return true;
     free(w);
@@ -326,7 +333,7 @@ static void on_start(struct vm *vm, int status, const struct err *err, void *arg
     m->vm_running = true;
     if (m->stopping)
         return; /* stop() told the driver */
-    status = machine_open_agent(m);
+    status = m->agent != NULL ? 0 : machine_open_agent(m);
     if (status != 0)
         vmm_sandbox_on_lost(m->sb, true, "out of memory for its agent");
 }
@@ -362,10 +369,11 @@ static void on_exit_(struct vm *vm, const struct vm_exit *ex, void *arg)
 
     (void)vm;
     m->vm = NULL;
+    m->vm_running = false;
     tr_log(TR_LOG_DEBUG, "", "vm=%s: %s", m->label, reason);
     if (m->stopping)
         machine_go_down(m);
-    else
+    else if (!machine_boots_again(m, ex))
         vmm_sandbox_on_lost(m->sb, failed, reason); /* calls stop() */
 }
 
@@ -377,7 +385,7 @@ static int agent_connect(void *arg, struct err *err)
 {
     struct vmm_machine *m = arg;
 
-    if (m->vm == NULL)
+    if (!m->vm_running)
         return tr_err_set(err, -ESRCH, "the machine has ended");
     return m->ms->driver->channel(m->vm, err);
 }
@@ -501,7 +509,7 @@ int machine_open_agent(struct vmm_machine *m)
 
 /* ---- up ---- */
 
-static int launch(struct vmm_machine *m, struct err *err)
+int machine_launch(struct vmm_machine *m, struct err *err)
 {
     struct vmm_machines *ms = m->ms;
     struct vmm_image image;
@@ -523,6 +531,11 @@ static int launch(struct vmm_machine *m, struct err *err)
                               &m->vm, err);
     }
     vmm_image_fini(&image);
+    if (r == 0) {
+        m->n_boots++;
+        m->boot_until_ms = 0;
+        m->boot_over = m->asked_console = false;
+    }
     return r;
 }
 
@@ -542,7 +555,7 @@ static void on_attached(int status, const struct net_port *port, const struct er
     }
     if (status != 0)
         (void)tr_err_set(&fault, status, "no network: %s", err->msg);
-    else if (launch(m, &fault) == 0)
+    else if (machine_launch(m, &fault) == 0)
         return;
     vmm_sandbox_on_lost(m->sb, true, fault.msg); /* calls stop() */
 }
@@ -566,7 +579,7 @@ static int start(struct vmm_sandbox *sb, struct err *err)
         net_attach(ms->net, m->label, NULL, on_attached, m);
         return 0;
     }
-    if (launch(m, err) == 0)
+    if (machine_launch(m, err) == 0)
         return 0;
     if (vmm_file_remove_tree(m->data_dir, &ignored) != 0)
         log_error("vm=%s: %s", m->label, ignored.msg);
@@ -733,6 +746,8 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
 
         next = m->next;
         m->n_events = 0;
+        if (machine_boot_is_late(m, now_ms) && !ask_last_words(m))
+            ms->driver->kill(m->vm);
         if (!m->up || m->stopping || m->releasing)
             continue;
         if (lost != 0 && now_ms >= lost + AGENT_LOST_MS)

@@ -41,9 +41,12 @@ struct vmm_machine {
     bool up;            /* the sandbox was told */
     bool stopping;      /* on the way down: go_down() after each callback */
     bool adopting;      /* found after a restart; the sandbox is told once it is taken over */
-    bool asked_console; /* of a start that failed */
-    bool removing;      /* the driver removes what is left of it */
-    bool releasing;     /* the manager ends and lets go of it */
+    bool asked_console; /* of a boot that failed */
+    bool boot_over;     /* it took too long: when the process has ended, the next begins */
+    unsigned n_boots;   /* of this instance; 0: adopted */
+    uint64_t boot_until_ms;
+    bool removing;  /* the driver removes what is left of it */
+    bool releasing; /* the manager ends and lets go of it */
     bool data_removed;
     uv_work_t work;
     struct machine_idle idle;
@@ -73,6 +76,12 @@ struct vmm_machine *machine_new(struct vmm_machines *ms, struct vmm_sandbox *sb)
 /* What the driver is to be told. Strings point into m, the options and the image. */
 struct vm_spec machine_spec(struct vmm_machine *m);
 extern const struct vm_cbs machine_vm_cbs;
+/* Begin a boot. Ends in machine_vm_cbs. */
+TR_MUST_CHECK int machine_launch(struct vmm_machine *m, struct err *err);
+/* machine_boot.c: is the boot that just ended (never up) followed by another, which has begun? */
+bool machine_boots_again(struct vmm_machine *m, const struct vm_exit *ex);
+/* Has this boot taken too long? The machine is to be ended then. */
+bool machine_boot_is_late(struct vmm_machine *m, uint64_t now_ms);
 /* The agent's channel is to be opened. */
 TR_MUST_CHECK int machine_open_agent(struct vmm_machine *m);
 /* Take the next step of cleaning up, if none is under way. */

@@ -2,6 +2,7 @@
 #include "vmm/agent/init.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,31 @@ START_TEST(module_lines)
 }
 END_TEST
 
+START_TEST(timer_rates)
+{
+    static const char list[] =
+        "Timer List Version: v0.9\n"
+        "Tick Device: mode:     1\nBroadcast device\nClock Event Device: <NULL>\n"
+        "Tick Device: mode:     1\nPer CPU device: 0\nClock Event Device: lapic\n"
+        " max_delta_ns:   34360150773\n min_delta_ns:   1000\n mult:           %u\n"
+        " shift:          32\n mode:           3\n";
+    char text[sizeof(list) + 16];
+
+    snprintf(text, sizeof(text), list, 268432234u); /* as seen */
+    ck_assert_uint_eq(agent_lapic_khz(text), 62499);
+    snprintf(text, sizeof(text), list, 1000u);
+    ck_assert_uint_eq(agent_lapic_khz(text), 0);
+    text[strlen(text) / 2] = '\0';
+    ck_assert_uint_eq(agent_lapic_khz(text), 0);
+    ck_assert_uint_eq(agent_lapic_khz("Clock Event Device: lapic-deadline\n mult: 1\n shift: 0\n"),
+                      0);
+    ck_assert_uint_eq(agent_lapic_khz("Clock Event Device: lapic\n mult: 99999999999\n shift: 2\n"),
+                      0);
+    ck_assert_uint_eq(agent_lapic_khz("Clock Event Device: lapic\n mult: 2\n shift: 99\n"), 0);
+    ck_assert_uint_eq(agent_lapic_khz(""), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("vmm/agent/init");
@@ -73,6 +99,7 @@ int main(void)
     tcase_add_test(tc, last_word_wins);
     tcase_add_test(tc, long_value_is_cut);
     tcase_add_test(tc, module_lines);
+    tcase_add_test(tc, timer_rates);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Path: kernel file systems -> modules -> devices by serial -> overlay -> new root -> fork:
- * the child returns as the agent, the first process becomes /sbin/init. Every fault ends in die():
- * a machine without a root is of no use, and its reason must be readable on the console. */
+/* Path: kernel file systems -> timer -> modules -> devices by serial -> overlay -> new root ->
+ * fork: the child returns as the agent, the first process becomes /sbin/init. Every fault ends in
+ * die(): a machine without a root is of no use, and its reason must be readable on the console. */
 #include "vmm/agent/init.h"
 
 #include <dirent.h>
@@ -24,6 +24,7 @@
 #include "transom/err.h"
 
 #define DEVICE_WAIT_MS 10000
+#define TIMER_LIST_MAX (256u << 10) /* what matters stands at its beginning */
 #define LOWER          "/mnt/lower"
 #define WRITABLE       "/mnt/data"
 #define NEW_ROOT       "/mnt/root"
@@ -47,6 +48,21 @@ bool agent_cmdline_word(const char *cmdline, const char *name, char *value, size
         cmdline += len;
     }
     return found;
+}
+
+unsigned agent_lapic_khz(const char *timer_list)
+{
+    const char *device = strstr(timer_list, "Clock Event Device: lapic\n");
+    const char *mult = device != NULL ? strstr(device, " mult:") : NULL;
+    const char *shift = mult != NULL ? strstr(mult, " shift:") : NULL;
+    unsigned long long m, s;
+
+    if (shift == NULL)
+        return 0;
+    /* A clock event device counts mult >> shift for each nanosecond. */
+    m = strtoull(mult + sizeof(" mult:") - 1, NULL, 10);
+    s = strtoull(shift + sizeof(" shift:") - 1, NULL, 10);
+    return m <= UINT32_MAX && s <= 32 ? (unsigned)(m * 1000000 >> s) : 0;
 }
 
 bool agent_module_line(const char *line, char *file, size_t size, unsigned *device)
@@ -98,18 +114,21 @@ static void mount_at(const char *source, const char *target, const char *type, u
 static bool read_file(const char *path, char *text, size_t size)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
+    size_t len = 0;
+    ssize_t n = 0;
 
     text[0] = '\0';
     if (fd < 0)
         return false;
-    n = read(fd, text, size - 1);
+    /* /proc gives a page at a time. */
+    while (len < size - 1 && (n = read(fd, text + len, size - 1 - len)) > 0)
+        len += (size_t)n;
     close(fd);
     if (n < 0)
         return false;
-    text[n] = '\0';
-    if (n > 0 && text[n - 1] == '\n')
-        text[n - 1] = '\0';
+    text[len] = '\0';
+    if (len > 0 && text[len - 1] == '\n')
+        text[len - 1] = '\0';
     return true;
 }
 
@@ -123,6 +142,30 @@ static bool write_file(const char *path, const char *text)
     ok = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
     close(fd);
     return ok;
+}
+
+/* A kernel without a clock of known rate measures its timer against the TSC. A processor that waits
+ * for its turn meanwhile measures too little, and the machine then hangs, at once or later: with no
+ * timer, or drowned in its interrupts. transom.lapic_khz says what is right. */
+static void check_timer(void)
+{
+    char cmdline[4096], word[16], *list = malloc(TIMER_LIST_MAX);
+    unsigned want, found;
+
+    if (list == NULL || !read_file("/proc/cmdline", cmdline, sizeof(cmdline)))
+        die("reading /proc/cmdline: %s", strerror(errno));
+    if (agent_cmdline_word(cmdline, "transom.lapic_khz", word, sizeof(word))) {
+        want = (unsigned)strtoul(word, NULL, 10);
+        if (!read_file("/proc/timer_list", list, TIMER_LIST_MAX))
+            die("reading /proc/timer_list: %s", strerror(errno));
+        found = agent_lapic_khz(list);
+        if (found < want - want / 8 || found > want + want / 8) {
+            fprintf(stderr, "transom-agent: the timer was measured as %u kHz, it has %u: again\n",
+                    found, want);
+            reboot(RB_AUTOBOOT);
+        }
+    }
+    free(list);
 }
 
 static bool has_virtio_device(unsigned type)
@@ -308,6 +351,7 @@ int agent_init_stage(void)
     mount_at("devtmpfs", "/dev", "devtmpfs", MS_NOSUID, "mode=0755");
     mount_at("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
     mount_at("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+    check_timer();
     load_modules();
     mount_root();
     switch_root();

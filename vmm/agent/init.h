@@ -17,6 +17,10 @@ int agent_init_stage(void);
  * for the kernel. Returns false and leaves value empty if there is none. */
 bool agent_cmdline_word(const char *cmdline, const char *name, char *value, size_t size);
 
+/* The rate of the local APIC's timer in kHz as the kernel measured it: of the text of
+ * /proc/timer_list. 0: there is none. */
+unsigned agent_lapic_khz(const char *timer_list);
+
 /* A line of the initrd's module list: "FILE" or "FILE DEVICE", DEVICE being a virtio device type.
  * file is cut to size. Returns false for an empty line. *device is 0 when there is none. */
 bool agent_module_line(const char *line, char *file, size_t size, unsigned *device);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* Booting again. Under emulation a kernel may mismeasure its clocks when the host gives its
+ * processor no time just then; such a boot hangs, or the agent notices and reboots. It is given up
+ * in good time, and another one gets what is left of vmm.start_timeout_ms. */
+#include <unistd.h>
+#include "transom/log.h"
+#include "vmm/machine_internal.h"
+#include "vmm/node.h"
+#include "vmm/vmm.h"
+
+#define BOOTS_MAX   3
+#define FIRST_SHARE 6 /* the first boot gets that part of the time, the second twice as much */
+
+static bool may_boot_again(const struct vmm_machine *m)
+{
+    return !m->up && !m->stopping && !m->releasing && m->n_boots > 0 && m->n_boots < BOOTS_MAX &&
+           m->ms->vmm->node->accel == VM_ACCEL_TCG;
+}
+
+bool machine_boots_again(struct vmm_machine *m, const struct vm_exit *ex)
+{
+    struct err err = {0};
+
+    if (!may_boot_again(m) || (ex->reason != VM_EXIT_RESET && !m->boot_over))
+        return false;
+    log_warn("vm=%s: boots again", m->label);
+    (void)unlink(m->disk); /* nobody has worked there yet; it may be torn */
+    if (machine_launch(m, &err) == 0)
+        return true;
+    log_error("vm=%s: %s", m->label, err.msg);
+    return false;
+}
+
+bool machine_boot_is_late(struct vmm_machine *m, uint64_t now_ms)
+{
+    uint64_t first = (uint64_t)m->ms->vmm->options->start_timeout_ms / FIRST_SHARE;
+
+    if (!m->vm_running || m->boot_over || !may_boot_again(m))
+        return false;
+    if (m->boot_until_ms == 0)
+        m->boot_until_ms = now_ms + (first << (m->n_boots - 1));
+    m->boot_over = now_ms >= m->boot_until_ms;
+    return m->boot_over;
+}
