@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Booting again. Under emulation a kernel may mismeasure its clocks when the host gives its
- * processor no time just then; such a boot hangs, or the agent notices and reboots. It is given up
- * in good time, and another one gets what is left of vmm.start_timeout_ms. */
+/* Booting again. Under emulation a kernel may mismeasure its timer when the host gives its processor
+ * no time just then. The agent notices and reboots, within seconds; a boot that never comes so far
+ * is given up in good time. The last one has what is left of vmm.start_timeout_ms. */
 #include <unistd.h>
 #include "transom/log.h"
 #include "vmm/machine_internal.h"
 #include "vmm/node.h"
 #include "vmm/vmm.h"
 
-#define BOOTS_MAX   3
-#define FIRST_SHARE 6 /* the first boot gets that part of the time, the second twice as much */
+#define BOOTS_MAX   8
+#define LATE_MAX    2
+#define FIRST_SHARE 6 /* the first to be late had that part of the time, the second twice as much */
 
 static bool may_boot_again(const struct vmm_machine *m)
 {
@@ -35,10 +36,11 @@ bool machine_boot_is_late(struct vmm_machine *m, uint64_t now_ms)
 {
     uint64_t first = (uint64_t)m->ms->vmm->options->start_timeout_ms / FIRST_SHARE;
 
-    if (!m->vm_running || m->boot_over || !may_boot_again(m))
+    if (!m->vm_running || m->boot_over || m->n_late == LATE_MAX || !may_boot_again(m))
         return false;
     if (m->boot_until_ms == 0)
-        m->boot_until_ms = now_ms + (first << (m->n_boots - 1));
+        m->boot_until_ms = now_ms + (first << m->n_late);
     m->boot_over = now_ms >= m->boot_until_ms;
+    m->n_late += m->boot_over;
     return m->boot_over;
 }

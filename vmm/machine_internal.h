@@ -44,6 +44,7 @@ struct vmm_machine {
     bool asked_console; /* of a boot that failed */
     bool boot_over;     /* it took too long: when the process has ended, the next begins */
     unsigned n_boots;   /* of this instance; 0: adopted */
+    unsigned n_late;    /* of them took too long */
     uint64_t boot_until_ms;
     bool removing;  /* the driver removes what is left of it */
     bool releasing; /* the manager ends and lets go of it */
