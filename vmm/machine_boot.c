@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Booting again. Under emulation a kernel may mismeasure its timer when the host gives its processor
- * no time just then. The agent notices and reboots, within seconds; a boot that never comes so far
- * is given up in good time. The last one has what is left of vmm.start_timeout_ms. */
+/* Booting again. Under emulation a kernel may mismeasure its timer when the host gives its
+ * processor no time just then. The agent notices and reboots, within seconds; a boot that never
+ * comes so far is given up in good time. The last one has what is left of vmm.start_timeout_ms. */
 #include <unistd.h>
 #include "transom/log.h"
 #include "vmm/machine_internal.h"
@@ -10,7 +10,7 @@
 
 #define BOOTS_MAX   8
 #define LATE_MAX    2
-#define FIRST_SHARE 6 /* the first to be late had that part of the time, the second twice as much */
+#define FIRST_SHARE 6 /* part of the time until the first is late; the second has twice as much */
 
 static bool may_boot_again(const struct vmm_machine *m)
 {
