@@ -87,8 +87,10 @@ struct gw_exchange {
     bool retried;
     int status;
     struct gw_route route;
-    uint16_t use;           /* where the sandbox's requests are counted; 0: not counted */
-    uint64_t connect_until; /* connection refused is tried again until then */
+    uint16_t host_port;      /* of the host name PORT-LABEL; 0: of the label alone */
+    uint64_t admitted_until; /* Unix seconds, by the visitor's token; 0: for ever */
+    uint16_t use;            /* where the sandbox's requests are counted; 0: not counted */
+    uint64_t connect_until;  /* connection refused is tried again until then */
 
     /* For the log. */
     uint64_t start_ms, bytes_in, bytes_out;

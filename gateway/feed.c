@@ -141,10 +141,10 @@ static void apply(struct gw_feed *f, const char *label, size_t label_len, const 
     }
     r = gw_table_put(f->table, &route, f->generation, now_ms());
     tr_route_fini(&route);
-    if (r != GW_TABLE_CHANGED && r != GW_TABLE_REVOKED)
+    if (r != GW_TABLE_CHANGED && r != GW_TABLE_CLOSED && r != GW_TABLE_REVOKED)
         return; /* nobody talks to a label that is new */
     /* A machine that stops may still finish what it is saying; who lost access may not go on. */
-    if (r == GW_TABLE_CHANGED &&
+    if (r != GW_TABLE_REVOKED &&
         (route.state == TR_SANDBOX_RUNNING || route.state == TR_SANDBOX_STOPPING ||
          route.state == TR_SANDBOX_STARTING))
         keep = route.instance;

@@ -8,8 +8,8 @@
 
 struct gw_feed;
 
-/* A machine (label, instance) is not to be talked to any more; keep_instance 0: nor is any other.
- */
+/* Of a label's machines only the instance keep_instance (0: none) is to be talked to any more, and
+ * only by the ports that the table says. */
 typedef void (*gw_feed_gone_cb)(const char *label, uint64_t keep_instance, void *arg);
 
 struct gw_feed_figures {

@@ -90,6 +90,7 @@ static bool admit(struct visit *v)
     v->navigates = gw_access_navigates(v->req, v->x->wants_html);
     switch (gw_access_check(&a, v->req, v->navigates, &token, &expires)) {
     case GW_ACCESS_GRANTED:
+        v->x->admitted_until = expires;
         return true;
     case GW_ACCESS_ENTER:
         enter(v, &a, token, expires);
@@ -122,15 +123,15 @@ static bool choose(struct visit *v, struct gw_buf **text)
     bool slash;
 
     if (v->host->port != 0) {
-        for (size_t i = 0; v->extra != NULL && i < v->extra->n_ports; i++) {
-            if (v->extra->ports[i].port != v->host->port)
-                continue;
-            x->route.port = v->host->port;
-            x->route.protocol = v->extra->ports[i].protocol;
-            return true;
+        const struct tr_route_port *port = tr_route_port_find(v->extra, v->host->port);
+
+        if (port == NULL) {
+            answer_not_opened(v);
+            return false;
         }
-        answer_not_opened(v);
-        return false;
+        x->host_port = x->route.port = port->port;
+        x->route.protocol = port->protocol;
+        return true;
     }
     if (v->extra == NULL)
         return true;

@@ -257,6 +257,17 @@ static void set_address(struct entry *e, const struct tr_route *route)
     e->wake = route->wake;
 }
 
+/* Was a port open before that is not after? */
+static bool closes(const struct rare *before, const struct rare *after)
+{
+    const struct tr_route_extra *a = before != NULL ? before->extra : NULL;
+
+    for (size_t i = 0; a != NULL && i < a->n_ports; i++)
+        if (tr_route_port_find(after != NULL ? after->extra : NULL, a->ports[i].port) == NULL)
+            return true;
+    return false;
+}
+
 /* Was somebody let in under before who is not under after? */
 static bool revokes(const struct rare *before, const struct rare *after)
 {
@@ -276,7 +287,7 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
     struct entry *fresh = calloc(1, sizeof(*fresh)), *e, **link;
     struct entry before;
     struct rare *rare;
-    bool changed, revoked, is_new;
+    bool changed, revoked, closed, is_new;
 
     if (fresh == NULL || new_rare(route, &rare) != 0) {
         free(fresh);
@@ -312,11 +323,16 @@ int gw_table_put(struct gw_table *t, const struct tr_route *route, uint32_t gene
     grow(s);
     pthread_rwlock_unlock(&s->lock);
     revoked = revokes(before.rare, rare);
+    closed = closes(before.rare, rare);
     free_rare(before.rare);
     free(fresh);
     if (is_new)
         return GW_TABLE_NEW;
-    return revoked ? GW_TABLE_REVOKED : changed ? GW_TABLE_CHANGED : GW_TABLE_SAME;
+    if (revoked)
+        return GW_TABLE_REVOKED;
+    if (changed)
+        return GW_TABLE_CHANGED;
+    return closed ? GW_TABLE_CLOSED : GW_TABLE_SAME;
 }
 
 bool gw_table_remove(struct gw_table *t, const char *label)

@@ -40,10 +40,10 @@ bool gw_table_get(struct gw_table *table, const char *label, struct gw_route *ou
 size_t gw_table_count(const struct gw_table *table);
 
 /* The feed's thread only. generation marks entries for gw_table_sweep(). Returns GW_TABLE_SAME when
- * instance, state and address are what they were; GW_TABLE_REVOKED when, besides, whoever was let
- * in before may no longer be (it became private, or its key changed); or UV_ENOMEM. Takes its own
- * reference to route->extra. */
-enum { GW_TABLE_SAME, GW_TABLE_NEW, GW_TABLE_CHANGED, GW_TABLE_REVOKED };
+ * instance, state and address are what they were; GW_TABLE_CLOSED when, besides, a port is not open
+ * any more; GW_TABLE_REVOKED when whoever was let in before may no longer be (it became private, or
+ * its key changed); or UV_ENOMEM. Takes its own reference to route->extra. */
+enum { GW_TABLE_SAME, GW_TABLE_NEW, GW_TABLE_CHANGED, GW_TABLE_CLOSED, GW_TABLE_REVOKED };
 TR_MUST_CHECK int gw_table_put(struct gw_table *table, const struct tr_route *route,
                                uint32_t generation, uint64_t now_ms);
 /* Returns whether it was there. */

@@ -34,7 +34,9 @@ struct gw_tunnel {
     struct gw_ws_frames frames; /* of down */
     char *note;                 /* for the log, or NULL */
     uint64_t start_ms;
+    uint64_t admitted_until;   /* Unix seconds; 0: for ever */
     uint16_t client_slot, use; /* where it is counted (limits.h) */
+    uint16_t host_port;        /* as in struct gw_exchange */
 };
 
 static void on_client_read(struct gw_sock *sock);
@@ -174,6 +176,24 @@ void gw_tunnel_go_away(struct gw_tunnel *t, const char *why)
         gw_ws_frames_between(&t->frames))
         (void)!put(t, &t->client, GW_WS_GOING_AWAY, sizeof(GW_WS_GOING_AWAY) - 1);
     end(t, why, false);
+}
+
+void gw_tunnel_end_void(struct gw_worker *w, uint64_t now)
+{
+    for (struct gw_tunnel *t = w->tunnels, *next; t != NULL; t = next) {
+        next = t->next;
+        if (t->admitted_until != 0 && now >= t->admitted_until)
+            gw_tunnel_go_away(t, "token expired");
+    }
+}
+
+void gw_tunnel_end_ports(struct gw_upstream_set *set, const struct tr_route_extra *extra)
+{
+    for (struct gw_tunnel *t = set->tunnels, *next; t != NULL; t = next) {
+        next = t->set_next;
+        if (t->host_port != 0 && tr_route_port_find(extra, t->host_port) == NULL)
+            gw_tunnel_go_away(t, "port closed");
+    }
 }
 
 static void on_timeout(struct gw_timer *timer)
@@ -406,6 +426,8 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     t->client_slot = client->client_slot;
     t->use = x->use;
     x->use = 0;
+    t->host_port = x->host_port;
+    t->admitted_until = x->admitted_until;
     gw_use_becomes_tunnel(w, t->use);
     gw_exchange_upgraded(x);
     t->peer = client->peer;

@@ -54,6 +54,11 @@ void gw_tunnel_peer_gone(struct gw_tunnel *t);
 void gw_tunnel_go_away(struct gw_tunnel *t, const char *why);
 /* End at once. */
 void gw_tunnel_close(struct gw_tunnel *t, const char *why);
+/* End those whose visitor was let in until now (Unix seconds) or before, in the same way. */
+void gw_tunnel_end_void(struct gw_worker *w, uint64_t now);
+/* End those of the set that came by a port of their own which extra does not open, in the same way.
+ * The caller holds the set. */
+void gw_tunnel_end_ports(struct gw_upstream_set *set, const struct tr_route_extra *extra);
 size_t gw_tunnel_size(void); /* bytes of one, for the memory test */
 
 #endif

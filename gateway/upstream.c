@@ -743,6 +743,20 @@ void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set,
     gw_pool_drop(&w->pool, set);
 }
 
+void gw_upstream_end_ports(struct gw_worker *w, struct gw_upstream_set *set,
+                           const struct tr_route_extra *extra)
+{
+    set->n++; /* as above */
+    gw_tunnel_end_ports(set, extra);
+    for (struct gw_upstream *u = set->busy, *next; u != NULL; u = next) {
+        next = u->next;
+        if (u->x->host_port != 0 && tr_route_port_find(extra, u->x->host_port) == NULL)
+            fail(u, 404, "port_not_opened", "This port was closed.");
+    }
+    set->n--;
+    gw_pool_drop(&w->pool, set);
+}
+
 void gw_upstream_close_all(struct gw_worker *w)
 {
     static const struct gw_gone stopped = {502, "app_died", "The gateway has stopped.",

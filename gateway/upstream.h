@@ -21,6 +21,10 @@ struct gw_gone {
 void gw_upstream_set_gone(struct gw_worker *w, struct gw_upstream_set *set,
                           const struct gw_gone *why);
 
+/* What came by a port of its own that extra does not open ends. The set may be gone afterwards. */
+void gw_upstream_end_ports(struct gw_worker *w, struct gw_upstream_set *set,
+                           const struct tr_route_extra *extra);
+
 /* At the worker's end. */
 void gw_upstream_close_all(struct gw_worker *w);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 #include <uv.h>
 
 #include "gateway/access.h"
@@ -19,6 +20,7 @@
 #include "transom/log.h"
 
 #define TURN_MAX_MS 1000
+#define VOID_MS     5000 /* between two looks at who was let in for a time only */
 #define MAIL_MAX    4096 /* more waiting notices than that: looking at everything is cheaper */
 
 /* All of a label end: because its machine has, or because visitors lost access? */
@@ -34,6 +36,18 @@ static bool lost_access(struct gw_worker *w, const struct gw_notice *n)
     return private && route.state == TR_SANDBOX_RUNNING;
 }
 
+/* What came by a port that is not open any more. */
+static void end_closed_ports(struct gw_worker *w, const struct gw_notice *n)
+{
+    struct gw_upstream_set *set = gw_pool_find(&w->pool, n->label, n->keep_instance);
+    struct gw_route route;
+
+    if (set == NULL || !gw_table_get(w->gw->table, n->label, &route))
+        return;
+    gw_upstream_end_ports(w, set, route.extra);
+    tr_route_extra_unref(route.extra);
+}
+
 static void deliver(struct gw_worker *w, const struct gw_notice *n)
 {
     static const struct gw_gone stopped = {502, "app_died", "The machine has stopped.",
@@ -45,6 +59,8 @@ static void deliver(struct gw_worker *w, const struct gw_notice *n)
 
     while ((set = gw_pool_other(&w->pool, n->label, n->keep_instance)) != NULL)
         gw_upstream_set_gone(w, set, lost_access(w, n) ? &revoked : &stopped);
+    if (n->keep_instance != 0)
+        end_closed_ports(w, n);
 }
 
 /* Notices were lost: compare every machine that we talk to with the table. */
@@ -191,6 +207,10 @@ static void *run(void *arg)
         if (w->draining && w->drain_until - now < wait)
             wait = w->drain_until - now;
         gw_loop_run(w->loop, (int)wait);
+        if (now >= w->void_at) {
+            w->void_at = now + VOID_MS;
+            gw_tunnel_end_void(w, (uint64_t)time(NULL));
+        }
         gw_set_gauge(&w->stats.pool_idle, w->pool.n_idle);
         gw_set_gauge(&w->stats.pool_machines, (int64_t)w->pool.n_sets);
         if (w->log_len > 0)

@@ -66,7 +66,7 @@ static inline void gw_gauge(_Atomic int64_t *gauge, int64_t n)
 /* A machine whose connections must not be used any more. */
 struct gw_notice {
     char label[TR_LABEL_LEN + 1];
-    uint64_t keep_instance; /* connections of this one may stay; 0: of none */
+    uint64_t keep_instance; /* connections of this one may stay, by ports that are open; 0: none */
 };
 
 struct gw_gateway {
@@ -127,7 +127,7 @@ struct gw_worker {
 
     bool draining; /* no new connections; exchanges are each connection's last */
     bool gentle;   /* idle connections may still send a request */
-    uint64_t drain_until;
+    uint64_t drain_until, void_at;
 };
 
 /* Create workers with their listeners (see listener.h) and start the threads. */

@@ -74,6 +74,9 @@ TR_MUST_CHECK int tr_route_extra_new(const struct tr_route_rule *rules, size_t n
 struct tr_route_extra *tr_route_extra_ref(struct tr_route_extra *extra); /* NULL is fine */
 void tr_route_extra_unref(struct tr_route_extra *extra);                 /* NULL is fine */
 
+/* The opened port of that number, or NULL. extra NULL is fine. */
+const struct tr_route_port *tr_route_port_find(const struct tr_route_extra *extra, uint16_t port);
+
 /* Is this a prefix for a path rule? It begins with "/", does not end with it, has at most
  * TR_ROUTE_PREFIX_MAX bytes, all of them of a path (RFC 3986, 3.3), and is the one normal way to
  * write itself (6.2.2): no "//", no dot segments, percent-encoding in capital letters and only

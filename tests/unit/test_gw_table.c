@@ -180,6 +180,28 @@ START_TEST(losing_access_is_told)
 }
 END_TEST
 
+START_TEST(a_closed_port_is_told)
+{
+    struct tr_route route = {.state = TR_SANDBOX_RUNNING, .label = "aaaaaaaaaaaaaaaa"};
+    static const struct tr_route_port ports[] = {{.port = 3000}, {.port = 4000}};
+    struct err err = {0};
+
+    for (size_t n = 0; n <= 2; n++) {
+        if (n > 0)
+            ck_assert_int_eq(tr_route_extra_new(NULL, 0, ports, n, NULL, false, &route.extra, &err),
+                             0);
+        ck_assert_int_eq(gw_table_put(table, &route, 0, 1), n == 0 ? GW_TABLE_NEW : GW_TABLE_SAME);
+        tr_route_fini(&route);
+    }
+    ck_assert_int_eq(tr_route_extra_new(NULL, 0, ports + 1, 1, NULL, false, &route.extra, &err), 0);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_CLOSED);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_SAME);
+    tr_route_fini(&route);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_CLOSED);
+    ck_assert_int_eq(gw_table_put(table, &route, 0, 1), GW_TABLE_SAME);
+}
+END_TEST
+
 static void *reader(void *arg)
 {
     struct gw_route r;
@@ -227,6 +249,7 @@ int main(void)
     tcase_add_test(tc, only_a_difference_counts_as_a_change);
     tcase_add_test(tc, what_few_routes_have_is_shared);
     tcase_add_test(tc, losing_access_is_told);
+    tcase_add_test(tc, a_closed_port_is_told);
     tcase_add_test(tc, grows_step_by_step);
     tcase_add_test(tc, sweep_forgets_other_generations);
     tcase_add_test(tc, readers_beside_the_writer);

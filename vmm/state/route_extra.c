@@ -216,6 +216,14 @@ int tr_route_extra_new(const struct tr_route_rule *rules, size_t n_rules,
     return 0;
 }
 
+const struct tr_route_port *tr_route_port_find(const struct tr_route_extra *extra, uint16_t port)
+{
+    for (size_t i = 0; extra != NULL && i < extra->n_ports; i++)
+        if (extra->ports[i].port == port)
+            return &extra->ports[i];
+    return NULL;
+}
+
 struct tr_route_extra *tr_route_extra_ref(struct tr_route_extra *extra)
 {
     if (extra != NULL)
