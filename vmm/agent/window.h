@@ -9,11 +9,11 @@
 #include "vmm/agent/agent.h"
 #include "vmm/agent/request.h"
 #include "vmm/agent/ring.h"
+#include "vmm/agent/run.h"
 
 #define AGENT_RING_BYTES      (1u << 20)
 #define AGENT_MAX_WINDOWS     128
-#define AGENT_MAX_PAST_RUNS   32   /* ended ones that a window remembers */
-#define AGENT_MAX_COMMAND     4096 /* bytes that are remembered of a command */
+#define AGENT_MAX_PAST_RUNS   32 /* ended ones that a window remembers */
 #define AGENT_PREVIEW_PORT    8080
 #define AGENT_DEFAULT_ROWS    24
 #define AGENT_DEFAULT_COLS    80
@@ -22,26 +22,6 @@
 
 struct agent_windows;
 struct agent_window;
-struct agent_run;
-
-enum agent_run_status { AGENT_RUNNING, AGENT_EXITED, AGENT_KILLED, AGENT_SHELL_GONE };
-
-/* What others may read of a run. */
-struct agent_run_view {
-    const char *id;
-    const char *command; /* UTF-8, secrets hidden, cut */
-    enum agent_run_status status;
-    uint64_t from, to; /* of its output in the window's stream; to grows while it runs */
-    bool placed;       /* from is where the output begins; until then it is where it would by now */
-    bool to_final; /* to is where the output ends, though the run may not be known to have ended */
-    bool has_code, by_exit;
-    int code;
-    bool previews; /* it listens or listened on AGENT_PREVIEW_PORT */
-    bool
-        shell_taken; /* "exec PROGRAM": the run lasts until that ends, and the shell is gone then */
-    bool shell_replaced;          /* a shell that did not come back was replaced to start it */
-    int64_t started_at, ended_at; /* wall ms; 0: not yet */
-};
 
 struct agent_window_listener {
     struct agent_window_listener *next;
@@ -57,8 +37,6 @@ struct agent_window_listener {
     void (*on_close)(struct agent_window_listener *l);
 };
 
-typedef void (*agent_run_cb)(struct agent_run *run, void *arg);
-
 TR_MUST_CHECK int agent_windows_new(struct agent *a, struct agent_windows **out);
 void agent_windows_stop(struct agent_windows *ws);
 void agent_windows_free(struct agent_windows *ws);
@@ -68,7 +46,6 @@ void agent_windows_set_limits(struct agent_windows *ws, int64_t idle_ms, int64_t
 
 /* Which window, and which run in it, a process belongs to. run_id ("" when not known) holds at
  * least AGENT_RUN_ID_SIZE bytes. Returns NULL for none. */
-#define AGENT_RUN_ID_SIZE 48
 struct agent_window *agent_windows_owner(struct agent_windows *ws, pid_t pid, char *run_id);
 
 /* A process that belongs to the run listens on port. */
@@ -110,12 +87,5 @@ TR_MUST_CHECK int agent_window_replay(struct agent_window *w, uint8_t **out, siz
  * referenced. Returns 0 and *out: referenced, to be given back with agent_run_unref(). */
 TR_MUST_CHECK int agent_run_start(struct agent_window *w, const char *command, size_t len,
                                   json_t *env, struct agent_run **out, struct err *err);
-void agent_run_view(const struct agent_run *run, struct agent_run_view *out);
-/* cb runs once when the run ends, not if it is given back before. One at a time. */
-void agent_run_on_end(struct agent_run *run, agent_run_cb cb, void *arg);
-void agent_run_ref(struct agent_run *run);
-void agent_run_unref(struct agent_run *run);
-
-const char *agent_run_status_name(enum agent_run_status status);
 
 #endif
