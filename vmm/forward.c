@@ -5,29 +5,25 @@
  * Path: the sandbox starts (or runs) -> its agent is ready -> a stream to it -> bytes both ways ->
  * both sides end. Until there is a stream, the client's body waits in its own window. Client gone:
  * the agent's stream is cancelled. Agent's stream lost: 502 before the head, a reset after it. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "transom/log.h"
-#include "vmm/agent_client.h"
 #include "vmm/api.h"
 #include "vmm/machine.h"
+#include "vmm/reach.h"
 #include "vmm/router.h"
 #include "vmm/server.h"
 #include "vmm/vmm.h"
 
-#define AGENT_WAIT_MS 30000
-#define REST_MAX_MS   10000 /* for a client to end its body after the answer */
-#define FIELDS_MAX    32
+#define REST_MAX_MS 10000 /* for a client to end its body after the answer */
+#define FIELDS_MAX  32
 
 #define CODE_NO_ERROR 0
 #define CODE_INTERNAL 2
 #define CODE_CANCEL   8
 
 enum stage {
-    STAGE_START, /* the sandbox starts; on_started() goes on */
-    STAGE_AGENT, /* its agent is not ready; on_agent() goes on */
+    STAGE_REACH, /* the agent is not ready yet; on_reached() goes on */
     STAGE_OPEN,  /* up is valid */
     STAGE_OVER,  /* the agent's side is done with */
 };
@@ -36,9 +32,8 @@ struct forward {
     struct vmm *vmm;
     struct vmm_request *req; /* with a reference; its st is NULL once the client is gone */
     enum stage stage;
-    char label[VMM_ID_LEN + 1];
     char *path; /* at the agent */
-    struct vmm_agent_wait wait;
+    struct vmm_reach reach;
     struct tr_h2_stream *up;
     uint8_t *held; /* body that came before there was a stream; at most one window */
     size_t held_len, held_size;
@@ -53,7 +48,7 @@ static void touch(const struct forward *f)
 
     if (!f->req->endpoint->activity)
         return;
-    sb = vmm_sessions_by_label(&f->vmm->sessions, f->label);
+    sb = vmm_reach_sandbox(&f->reach);
     if (sb != NULL)
         vmm_machine_touch(sb);
 }
@@ -146,7 +141,7 @@ static void up_drain(struct tr_h2_stream *up, void *arg)
 static void up_close(struct tr_h2_stream *up, uint32_t code, void *arg)
 {
     struct forward *f = arg;
-    const struct vmm_sandbox *sb = vmm_sessions_by_label(&f->vmm->sessions, f->label);
+    const struct vmm_sandbox *sb = vmm_reach_sandbox(&f->reach);
 
     (void)up;
     f->up = NULL;
@@ -239,12 +234,10 @@ static void on_gone(struct vmm_request *req, uint32_t code)
 
     (void)code;
     switch (f->stage) {
-    case STAGE_START:
-        return; /* the start goes on for whoever comes next; on_started() frees */
-    case STAGE_AGENT:
-        vmm_agent_wait_cancel(&f->wait);
-        give_up(f);
-        return;
+    case STAGE_REACH:
+        if (vmm_reach_cancel(&f->reach))
+            give_up(f);
+        return; /* else on_reached() does */
     case STAGE_OPEN:
         if (!f->ended)
             tr_h2_reset(f->up, CODE_CANCEL); /* up_close() frees */
@@ -309,54 +302,14 @@ static void open_up(struct forward *f, struct tr_h2 *h2)
     }
 }
 
-static void on_agent(struct vmm_agent_wait *wait, int status)
+static void on_reached(struct vmm_reach *reach, struct tr_h2 *h2)
 {
-    struct forward *f = (struct forward *)((char *)wait - offsetof(struct forward, wait));
-    const struct vmm_sandbox *sb = vmm_sessions_by_label(&f->vmm->sessions, f->label);
-    struct vmm_agent *agent = sb == NULL ? NULL : vmm_machine_agent(sb);
-    struct tr_h2 *h2 = agent == NULL ? NULL : vmm_agent_session(agent);
+    struct forward *f = (struct forward *)((char *)reach - offsetof(struct forward, reach));
 
-    if (status == 0 && h2 != NULL) {
+    if (h2 != NULL)
         open_up(f, h2);
-        return;
-    }
-    if (status == UV_ETIMEDOUT)
-        vmm_reply_error(f->req, 504, "the sandbox's agent does not answer");
     else
-        vmm_reply_error(f->req, 502, "the machine ended%s%s", sb != NULL && *sb->reason ? ": " : "",
-                        sb != NULL ? sb->reason : "");
-    give_up(f);
-}
-
-static void ask_agent(struct forward *f, const struct vmm_sandbox *sb)
-{
-    struct vmm_agent *agent = vmm_machine_agent(sb);
-
-    if (agent == NULL) {
-        vmm_reply_error(f->req, 502, "the sandbox has no agent");
         give_up(f);
-    } else if (vmm_agent_session(agent) != NULL) {
-        open_up(f, vmm_agent_session(agent));
-    } else {
-        f->stage = STAGE_AGENT;
-        f->wait.cb = on_agent;
-        vmm_agent_wait(agent, &f->wait, AGENT_WAIT_MS);
-    }
-}
-
-static void on_started(struct vmm_sandbox *sb, int status, const char *why, void *arg)
-{
-    struct forward *f = arg;
-
-    if (f->req->st == NULL) {
-        give_up(f);
-    } else if (status != 0) {
-        vmm_reply_error(f->req, status == -ECANCELED || status == -ESHUTDOWN ? 409 : 503,
-                        "the sandbox did not start: %s", why);
-        give_up(f);
-    } else {
-        ask_agent(f, sb);
-    }
 }
 
 /* "/v1/sessions/S/sandboxes/N/REST?QUERY" -> "/v1/REST?QUERY", escapes untouched. */
@@ -405,8 +358,6 @@ static bool answer_asleep(struct vmm_request *req)
 void vmm_api_forward(struct vmm_request *req)
 {
     struct forward *f;
-    struct err err = {0};
-    int r;
 
     if (answer_asleep(req))
         return;
@@ -418,15 +369,8 @@ void vmm_api_forward(struct vmm_request *req)
     }
     f->vmm = req->vmm;
     f->req = vmm_request_ref(req);
-    memcpy(f->label, req->sandbox->label, sizeof(f->label));
     req->cbs = &client_cbs;
     req->arg = f;
-    f->stage = STAGE_START;
-    r = vmm_sandbox_start(req->sandbox, on_started, f, &err);
-    if (r == 0) {
-        ask_agent(f, req->sandbox);
-    } else if (r < 0) {
-        vmm_reply_err(req, &err);
-        give_up(f);
-    }
+    f->stage = STAGE_REACH;
+    vmm_reach_start(&f->reach, req, on_reached);
 }

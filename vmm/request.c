@@ -66,6 +66,8 @@ const char *vmm_error_code(int status)
         return "unsupported_media_type";
     case 422:
         return "unprocessable";
+    case 426:
+        return "upgrade_required";
     case 429:
         return "too_many_requests";
     case 502:
@@ -99,6 +101,8 @@ static void respond(struct vmm_request *req, int status, const char *type, const
     fields[n++] = TR_H2_FIELD("cache-control", "no-store");
     if (status == 401)
         fields[n++] = TR_H2_FIELD("www-authenticate", "Bearer");
+    if (status == 426)
+        fields[n++] = TR_H2_FIELD("sec-websocket-version", "13");
     if (status == 405 && *req->allow)
         fields[n++] = TR_H2_FIELD("allow", req->allow);
     if (strcmp(req->head->method, "HEAD") == 0)

@@ -23,6 +23,8 @@ struct vmm_request_cbs {
     void (*on_drain)(struct vmm_request *req);
     /* The stream is closed: req->st is NULL. Last. */
     void (*on_gone)(struct vmm_request *req, uint32_t code);
+    /* The manager ends soon: say goodbye. */
+    void (*on_shutdown)(struct vmm_request *req);
 };
 
 struct vmm_request {
@@ -42,6 +44,7 @@ struct vmm_request {
     size_t raw_len, raw_size;
     char allow[64];       /* 405: the methods that this path has */
     bool from_gateway;    /* the gateway asks for itself, not for a client; set before routing */
+    bool websocket;       /* CONNECT with the protocol "websocket" (RFC 8441): routed as GET */
     bool has_body;        /* the head said that a body follows */
     bool ended;           /* the body is complete */
     bool answered;        /* a final head was sent */

@@ -56,6 +56,11 @@ static const struct vmm_member run_members[] = {
     {"command", JSON_STRING, true}, {"wait_ms", JSON_INTEGER, false}, {"rows", JSON_INTEGER, false},
     {"cols", JSON_INTEGER, false},  {"env", JSON_OBJECT, false},      {0},
 };
+static const struct vmm_member window_members[] = {
+    {"rows", JSON_INTEGER, false},
+    {"cols", JSON_INTEGER, false},
+    {0},
+};
 static const struct vmm_member resize_members[] = {
     {"rows", JSON_INTEGER, true},
     {"cols", JSON_INTEGER, true},
@@ -107,6 +112,7 @@ static const struct vmm_member signal_members[] = {
 #define ABSENT     .asleep = VMM_ASLEEP_404
 #define GONE       .asleep = VMM_ASLEEP_204
 #define USE        .activity = true
+#define WEBSOCKET  .websocket = true
 #define PATH       .needs_query = "path"
 #define GATEWAY    .gateway_only = true
 
@@ -155,11 +161,13 @@ const struct vmm_endpoint vmm_endpoints[] = {
     /* Answered by the agent. */
     AT("GET",    N "/windows",              READ,    NONE,   forward, EMPTY("{\"windows\":[]}")),
     AT("GET",    W,                         READ,    NONE,   forward, ABSENT),
+    AT("PUT",    W,                         SESSION, JSON,   forward, MEMBERS(window), USE),
     AT("DELETE", W,                         SESSION, NONE,   forward, GONE),
     AT("POST",   W "/run",                  SESSION, JSON,   forward, MEMBERS(run), USE),
     AT("GET",    W "/runs",                 READ,    NONE,   forward, ABSENT),
     AT("GET",    W "/runs/{id}",            READ,    NONE,   forward, ABSENT),
     AT("GET",    W "/output",               READ,    NONE,   forward, ABSENT),
+    AT("GET",    W "/attach",               SESSION, NONE,   attach, WEBSOCKET),
     AT("POST",   W "/input",                SESSION, STREAM, forward, ABSENT, USE),
     AT("POST",   W "/resize",               SESSION, JSON,   forward, MEMBERS(resize), ABSENT),
     AT("POST",   N "/exec",                 SESSION, JSON,   forward, MEMBERS(exec), USE),

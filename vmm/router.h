@@ -37,6 +37,7 @@ struct vmm_endpoint {
     size_t raw_max;                   /* VMM_BODY_RAW */
     enum vmm_asleep asleep;           /* agent-backed */
     const char *empty;                /* VMM_ASLEEP_EMPTY: the answer */
+    bool websocket;                   /* it may be asked for as one */
     bool activity;                    /* it counts for the idle rule */
     const char *needs_query;          /* a query member that must be there, or NULL */
     bool gateway_only;                /* for everybody else it does not exist; not described */

@@ -16,6 +16,7 @@
 #include "transom/h2_uv.h"
 #include "transom/log.h"
 #include "vmm/router.h"
+#include "vmm/ws.h"
 
 #define BODY_TIMEOUT_MS 30000
 #define PING_MS         60000
@@ -227,10 +228,20 @@ static int identify(struct vmm_request *req, const struct connection *c)
 {
     const char *field = tr_h2_head_get(req->head, "authorization");
     const char *key = vmm_auth_bearer(field);
+    struct vmm_ws_offer offer = {.any = false};
+    int r = -1;
 
     if (req->endpoint != NULL && req->endpoint->scope == VMM_SCOPE_NONE)
         return 0;
-    if (key != NULL && vmm_auth_check(req->vmm->auth, key, &req->who) == 0)
+    if (field == NULL && req->websocket) {
+        vmm_ws_read_offer(req->head, &offer);
+        if (*offer.key)
+            field = key = offer.key;
+    }
+    if (key != NULL)
+        r = vmm_auth_check(req->vmm->auth, key, &req->who);
+    explicit_bzero(offer.key, sizeof(offer.key));
+    if (r == 0)
         return 0;
     if (field == NULL && c->is_local) {
         snprintf(req->who.owner, sizeof(req->who.owner), "local");
@@ -268,7 +279,9 @@ static void begin(struct vmm_request *req, const struct connection *c)
     req->from_gateway = c->is_gateway && tr_h2_head_get(req->head, "transom-edge") != NULL &&
                         tr_h2_head_get(req->head, "x-forwarded-for") == NULL &&
                         tr_h2_head_get(req->head, "authorization") == NULL;
-    found = vmm_route(req, req->head->method);
+    req->websocket = strcmp(req->head->method, "CONNECT") == 0 && req->head->protocol != NULL &&
+                     strcmp(req->head->protocol, "websocket") == 0;
+    found = vmm_route(req, req->websocket ? "GET" : req->head->method);
     if (identify(req, c) != 0)
         return;
     if (found == 404)
@@ -280,6 +293,10 @@ static void begin(struct vmm_request *req, const struct connection *c)
     if (found != 200)
         return;
     e = req->endpoint;
+    if (req->websocket && !e->websocket) {
+        vmm_reply_error(req, 400, "this is not a WebSocket");
+        return;
+    }
     for (size_t i = 0; i < req->n_params; i++) {
         if (!vmm_utf8_valid(req->params[i], strlen(req->params[i]))) {
             vmm_reply_error(req, 400, "the path is not UTF-8");
@@ -404,7 +421,8 @@ static int accept_one(struct listener *l, uv_pipe_t *pipe, struct connection **o
     /* One stalled upload must not hold up the others: the session's window is the sum of theirs. */
     const struct tr_h2_options options = {.max_streams = VMM_STREAMS_MAX,
                                           .reset_rate = VMM_RESET_RATE,
-                                          .stream_window = VMM_STREAM_WINDOW};
+                                          .stream_window = VMM_STREAM_WINDOW,
+                                          .connect_protocol = true};
     struct connection *c;
     uid_t uid = 0;
     bool is_known, is_ours;
@@ -584,6 +602,9 @@ void vmm_server_close(struct vmm_server *server, uint64_t grace_ms, void (*cb)(v
     server->close_deadline_ms = uv_now(server->vmm->loop) + grace_ms;
     close_listener(&server->admin);
     close_listener(&server->edge);
+    for (struct vmm_request *req = server->requests; req != NULL; req = req->next)
+        if (req->cbs != NULL && req->cbs->on_shutdown != NULL)
+            req->cbs->on_shutdown(req); /* streams close later */
     for (struct connection *c = server->connections; c != NULL; c = c->next) {
         if (grace_ms == 0)
             tr_h2_conn_close(c->conn);

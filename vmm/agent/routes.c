@@ -27,6 +27,7 @@ const struct agent_route agent_routes[] = {
     {"POST", "/v1/exec/*/signal", AGENT_JSON_LIMIT, false, agent_exec_handle_signal},
     {"GET", "/v1/windows", 0, false, agent_window_handle_list},
     {"GET", "/v1/windows/*", 0, false, agent_window_handle_get},
+    {"PUT", "/v1/windows/*", AGENT_JSON_LIMIT, false, agent_window_handle_open},
     {"DELETE", "/v1/windows/*", 0, false, agent_window_handle_close},
     {"POST", "/v1/windows/*/run", AGENT_RUN_JSON_LIMIT, false, agent_window_handle_run},
     {"GET", "/v1/windows/*/runs", 0, false, agent_window_handle_runs},

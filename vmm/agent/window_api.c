@@ -705,6 +705,33 @@ void agent_window_handle_input(struct agent_request *req)
         on_typist_end(req);
 }
 
+void agent_window_handle_open(struct agent_request *req)
+{
+    const char *name = window_name(req);
+    json_t *body = name != NULL ? agent_request_json(req) : NULL;
+    int64_t rows = 0, cols = 0;
+    struct agent_window *w;
+    struct err err = {0};
+    bool known;
+    int r;
+
+    if (body == NULL)
+        return;
+    if (agent_json_int(req, body, "rows", 1, MAX_SIZE, &rows) &&
+        agent_json_int(req, body, "cols", 1, MAX_SIZE, &cols) && agent_request_may_act(req)) {
+        known = agent_window_find(req->agent->windows, name) != NULL;
+        r = agent_window_open(req->agent->windows, name, rows > 0 ? (int)rows : AGENT_DEFAULT_ROWS,
+                              cols > 0 ? (int)cols : AGENT_DEFAULT_COLS, &w, &err);
+        if (r == 0 && known && rows > 0 && cols > 0)
+            r = agent_window_resize(w, (int)rows, (int)cols);
+        if (r == 0)
+            agent_request_answer(req, known ? 200 : 201, agent_window_json(w));
+        else
+            agent_request_fail(req, r == UV_EBUSY ? r : UV_EIO, &err);
+    }
+    json_decref(body);
+}
+
 void agent_window_handle_resize(struct agent_request *req)
 {
     struct agent_window *w = find(req);

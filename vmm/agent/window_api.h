@@ -11,8 +11,10 @@ json_t *agent_run_json(struct agent *a, struct agent_run *run, const char *windo
 /* {"port"[,"preview_url"]}, new. */
 json_t *agent_listen_json(const struct agent *a, uint16_t port);
 
-void agent_window_handle_list(struct agent_request *req);   /* GET /v1/windows */
-void agent_window_handle_get(struct agent_request *req);    /* GET /v1/windows/{w} */
+void agent_window_handle_list(struct agent_request *req); /* GET /v1/windows */
+void agent_window_handle_get(struct agent_request *req);  /* GET /v1/windows/{w} */
+/* PUT /v1/windows/{w}: make it unless it is there; of this size when one is told. */
+void agent_window_handle_open(struct agent_request *req);
 void agent_window_handle_run(struct agent_request *req);    /* POST /v1/windows/{w}/run */
 void agent_window_handle_output(struct agent_request *req); /* GET /v1/windows/{w}/output */
 /* GET /v1/windows/{w}/runs: those under way and the last that ended, with their commands. */

@@ -12,9 +12,8 @@
 #include "vmm/cli/http.h"
 #include "vmm/cli/term.h"
 
-#define DETACH_KEY   0x1d /* Ctrl-] */
-#define INPUT_BYTES  4096 /* typed or pasted and not sent yet; more waits in the terminal */
-#define OPEN_WAIT_MS 10000
+#define DETACH_KEY  0x1d /* Ctrl-] */
+#define INPUT_BYTES 4096 /* typed or pasted and not sent yet; more waits in the terminal */
 
 struct attach {
     struct cli *cli;
@@ -51,18 +50,9 @@ static json_t *size_object(void)
 /* Make the window fit; open it when there is none. Returns 0, or 1 after saying why. */
 static int prepare(struct attach *a)
 {
-    json_t *body = size_object(), *answer;
-    bool missing = false;
+    json_t *body = size_object();
+    json_t *answer = cli_call(a->cli, "PUT", a->path, body);
 
-    answer = cli_call_or_404(a->cli, "GET", a->path, NULL, &missing);
-    if (missing) {
-        char *path = cli_printf("%s/run", a->path);
-
-        json_object_set_new(body, "command", json_string(":"));
-        json_object_set_new(body, "wait_ms", json_integer(OPEN_WAIT_MS));
-        answer = cli_call(a->cli, "POST", path, body);
-        free(path);
-    }
     json_decref(body);
     if (answer == NULL)
         return 1;
