@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Path: init -> open -> on_head (1xx before it) -> on_data ... -> on_end -> done -> on_close.
- * The exchange and the stream end in either order; whichever is last frees the call. */
+ * A WebSocket: init -> open -> on_head -> tunnel -> on_data, peer_write ... -> both ends ->
+ * on_close. The exchange and the stream end in either order; whichever is last frees the call. */
 #include "gateway/h2_call.h"
 
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static long to_fields(struct gw_worker *w, const struct tr_h2_field *from, size_
 
 static void release(struct gw_h2_call *c)
 {
-    if (c->x != NULL || c->st != NULL)
+    if (c->x != NULL || c->st != NULL || c->tunnel.t != NULL || c->held)
         return;
     gw_timer_stop(&c->timer);
     gw_buf_put(&c->w->bufs, c->queue);
@@ -152,6 +153,44 @@ static void run_clock(struct gw_h2_call *c)
     if (c->head_done)
         limit = c->streams ? &c->w->t_tunnel : &c->w->t_body;
     gw_timer_start(limit, &c->timer, on_timeout);
+}
+
+/* ---- to the peer ---- */
+
+/* Its request has no end, whatever the one in HTTP/1.1 had. */
+static bool is_websocket(const struct gw_h2_call *c)
+{
+    return c->accept[0] != '\0';
+}
+
+static void end_request(struct gw_h2_call *c, const struct gw_h2_kept *trailers)
+{
+    if (c->request_ended)
+        return;
+    c->request_ended = true;
+    tr_h2_end(c->st, trailers != NULL ? trailers->f : NULL, trailers != NULL ? trailers->n : 0);
+}
+
+/* How many bytes were taken, or an error. on_drain() tells when there is room again. */
+static ssize_t write_some(struct gw_h2_call *c, const char *data, size_t len)
+{
+    size_t queued, n;
+    int r;
+
+    if (c->st == NULL)
+        return UV_EPIPE;
+    if (c->full)
+        return 0;
+    queued = tr_h2_stream_queued(c->st);
+    n = HIGH_WATER - queued < len ? HIGH_WATER - queued : len;
+    if (n > 0) {
+        r = tr_h2_write(c->st, data, n);
+        if (r < 0)
+            return r;
+        c->body_taken = true;
+        c->full = r == 0;
+    }
+    return (ssize_t)n;
 }
 
 /* ---- response ---- */
@@ -220,6 +259,114 @@ static void pass_head(struct gw_h2_call *c, const struct gw_response *resp, bool
         run_clock(c);
 }
 
+/* ---- WebSockets ---- */
+
+static struct gw_h2_call *call_of(struct gw_tunnel_peer *peer)
+{
+    return (struct gw_h2_call *)((char *)peer - offsetof(struct gw_h2_call, tunnel));
+}
+
+/* What is there for the client, then the end. */
+static void tunnel_go_on(struct gw_h2_call *c)
+{
+    c->held = true;
+    if (c->queue != NULL && c->tunnel.t != NULL) {
+        size_t n = gw_tunnel_peer_data(&c->tunnel, gw_buf_begin(c->queue), c->queue->len);
+
+        if (c->st != NULL)
+            tr_h2_stream_consume(c->st, n);
+        gw_buf_consume(&c->w->bufs, &c->queue, n);
+    }
+    if (c->ended && !c->end_passed && c->queue == NULL && c->tunnel.t != NULL) {
+        c->end_passed = true;
+        gw_tunnel_peer_eof(&c->tunnel);
+    }
+    c->held = false;
+    release(c);
+}
+
+static ssize_t peer_write(struct gw_tunnel_peer *peer, const char *data, size_t len)
+{
+    return write_some(call_of(peer), data, len);
+}
+
+static void peer_shutdown(struct gw_tunnel_peer *peer)
+{
+    struct gw_h2_call *c = call_of(peer);
+
+    if (c->st != NULL)
+        end_request(c, NULL);
+}
+
+static void peer_resume(struct gw_tunnel_peer *peer)
+{
+    tunnel_go_on(call_of(peer));
+}
+
+static void peer_gone(struct gw_tunnel_peer *peer, bool reset)
+{
+    struct gw_h2_call *c = call_of(peer);
+
+    if (reset || !c->ended || !c->request_ended)
+        reset_stream(c);
+    release(c);
+}
+
+static const struct gw_tunnel_peer_ops peer_ops = {
+    .write = peer_write,
+    .shutdown = peer_shutdown,
+    .resume = peer_resume,
+    .gone = peer_gone,
+};
+
+static void tunnel_data(struct gw_h2_call *c, const uint8_t *data, size_t len)
+{
+    size_t taken = 0;
+    char *room;
+
+    if (c->tunnel.t != NULL && c->queue == NULL)
+        taken = gw_tunnel_peer_data(&c->tunnel, (const char *)data, len);
+    if (c->tunnel.t == NULL)
+        taken = len;
+    tr_h2_stream_consume(c->st, taken);
+    if (taken == len)
+        return;
+    room = gw_buf_room(&c->w->bufs, &c->queue, len - taken);
+    if (room == NULL) {
+        gw_tunnel_peer_gone(&c->tunnel);
+        reset_stream(c);
+        return;
+    }
+    memcpy(room, data + taken, len - taken);
+    c->queue->len += (uint32_t)(len - taken);
+}
+
+/* 2xx: the WebSocket is open (RFC 8441 section 5). To the client it is what HTTP/1.1 says. */
+static void open_tunnel(struct gw_h2_call *c, struct gw_response *resp)
+{
+    struct gw_tunnel_end client, app = {.peer = &c->tunnel};
+    struct gw_exchange *x = c->x;
+    int r;
+
+    resp->status = 101;
+    resp->reason = GW_STR("Switching Protocols");
+    resp->has_length = false;
+    resp->framing = GW_BODY_NONE;
+    resp->fields[resp->n_fields++] = (struct gw_field){.name = "Sec-WebSocket-Accept",
+                                                       .name_len = 20,
+                                                       .value = c->accept,
+                                                       .value_len = GW_WS_ACCEPT_LEN,
+                                                       .id = GW_FIELD_OTHER};
+    r = x->front_ops->upgrade(x, resp, &client);
+    if (r != 0) {
+        gw_h2_call_fail(c, 502, "no_memory", "The edge is out of memory.");
+        return;
+    }
+    detach(c);
+    c->tunnel.ops = &peer_ops;
+    gw_tunnel_start(c->w, &client, &app, NULL, x);
+}
+
 static void on_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool end, void *arg)
 {
     struct gw_h2_call *c = arg;
@@ -233,6 +380,13 @@ static void on_head(struct tr_h2_stream *st, const struct tr_h2_head *head, bool
         return;
     c->heard = true;
     why = to_response(c, head, end, &resp);
+    if (why == NULL && is_websocket(c) && resp.status / 100 == 2) {
+        if (!end)
+            open_tunnel(c, &resp);
+        else
+            bad_response(c, "the WebSocket was ended before it began");
+        return;
+    }
     if (why == NULL && resp.status == 101)
         why = "the app changed the protocol";
     if (why == NULL && c->ops->from_app && gw_rewrite_response(c->x, &resp, &rewritten) != 0)
@@ -270,7 +424,7 @@ static void on_data(struct tr_h2_stream *st, const uint8_t *data, size_t len, vo
     char *room;
 
     if (c->x == NULL) {
-        tr_h2_stream_consume(st, len);
+        tunnel_data(c, data, len);
         return;
     }
     if (c->queue == NULL) {
@@ -301,8 +455,11 @@ static void on_end(struct tr_h2_stream *st, const struct tr_h2_head *trailers, v
     long n_fields;
 
     (void)st;
-    if (c->x == NULL)
+    if (c->x == NULL) {
+        c->ended = true;
+        tunnel_go_on(c);
         return;
+    }
     c->ended = true;
     if (c->queue == NULL) {
         finish(c, n > 0 ? trailers->fields : NULL, n);
@@ -322,6 +479,8 @@ static void on_drain(struct tr_h2_stream *st, void *arg)
 
     (void)st;
     c->full = false;
+    if (c->tunnel.t != NULL)
+        gw_tunnel_peer_writable(&c->tunnel);
     if (c->x == NULL)
         return;
     if (c->queue == NULL)
@@ -336,6 +495,9 @@ static void on_stream_close(struct tr_h2_stream *st, uint32_t code, void *arg)
     (void)st;
     c->st = NULL;
     if (c->x == NULL) {
+        /* Closed in order, the rest of it may still be on its way to the client. */
+        if (c->tunnel.t != NULL && (code != 0 || !c->ended || !c->request_ended))
+            gw_tunnel_peer_gone(&c->tunnel);
         release(c);
         return;
     }
@@ -376,38 +538,21 @@ static void back_resume(struct gw_exchange *x)
 
 /* ---- request ---- */
 
-static void end_request(struct gw_h2_call *c, const struct gw_h2_kept *trailers)
-{
-    if (c->request_ended)
-        return;
-    c->request_ended = true;
-    tr_h2_end(c->st, trailers != NULL ? trailers->f : NULL, trailers != NULL ? trailers->n : 0);
-}
-
 static ssize_t back_body(struct gw_exchange *x, const char *data, size_t len, bool last)
 {
     struct gw_h2_call *c = x->back;
-    size_t queued, n;
-    int r;
+    ssize_t n;
 
     if (c->st == NULL)
         return c->ended ? UV_EPIPE : 0; /* until there is a stream */
     if (c->full && len > 0)
         return 0;
-    queued = tr_h2_stream_queued(c->st);
-    n = HIGH_WATER - queued < len ? HIGH_WATER - queued : len;
-    if (n > 0) {
-        r = tr_h2_write(c->st, data, n);
-        if (r < 0)
-            return r;
-        c->body_taken = true;
-        c->full = r == 0;
-        if (c->queue == NULL)
-            run_clock(c);
-    }
-    if (last && n == len)
+    n = write_some(c, data, len);
+    if (n > 0 && c->queue == NULL)
+        run_clock(c);
+    if (last && n == (ssize_t)len && !is_websocket(c))
         end_request(c, NULL);
-    return (ssize_t)n;
+    return n;
 }
 
 static int back_end(struct gw_exchange *x, const struct gw_field *trailers, size_t n_trailers)
@@ -415,6 +560,8 @@ static int back_end(struct gw_exchange *x, const struct gw_field *trailers, size
     struct gw_h2_call *c = x->back;
     struct gw_h2_kept *kept = NULL;
 
+    if (is_websocket(c))
+        return 0;
     if (n_trailers > 0) {
         kept = keep_trailers(trailers, n_trailers);
         if (kept == NULL)
@@ -478,14 +625,15 @@ int gw_h2_call_open(struct gw_h2_call *c, struct tr_h2 *h2)
                                                 .on_end = on_end,
                                                 .on_drain = on_drain,
                                                 .on_close = on_stream_close};
-    bool end = c->end_due && c->request_trailers == NULL;
+    bool due = c->end_due && !is_websocket(c);
+    bool end = due && c->request_trailers == NULL;
     int r = tr_h2_request(h2, c->fields, c->n_fields, end, &cbs, c, &c->st);
 
     if (r != 0)
         return r;
     c->request_ended = end;
     c->full = false;
-    if (c->end_due)
+    if (due)
         end_request(c, c->request_trailers);
     return 0;
 }

@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The back half of an exchange as a stream of an HTTP/2 connection (h2_link.h). Bodies pass both
  * ways with the stream's windows as backpressure: what the client does not take is kept here, and
- * the peer is given room only for what it has taken. */
+ * the peer is given room only for what it has taken.
+ *
+ * A WebSocket (RFC 8441) is a call, too: once it is answered, the stream is the app's end of a
+ * tunnel. */
 #ifndef GATEWAY_H2_CALL_H
 #define GATEWAY_H2_CALL_H
 
 #include "gateway/exchange.h"
 #include "gateway/runtime.h"
+#include "gateway/tunnel.h"
+#include "gateway/ws_accept.h"
 #include "transom/h2.h"
 
 struct gw_h2_call;
@@ -28,7 +33,7 @@ struct gw_h2_call_ops {
     void (*on_bad_response)(struct gw_h2_call *c, const char *why);
     /* No answer in time. The call has no stream any more. Fail it. */
     void (*on_timeout)(struct gw_h2_call *c);
-    /* The last event: neither exchange nor stream are left. The owner frees the call. */
+    /* The last event: neither exchange, tunnel nor stream are left. The owner frees the call. */
     void (*on_free)(struct gw_h2_call *c);
     /* The answer comes from an app: rewrite.h. */
     bool from_app;
@@ -37,7 +42,7 @@ struct gw_h2_call_ops {
 /* Embedded in its owner. */
 struct gw_h2_call {
     struct gw_worker *w;
-    struct gw_exchange *x;   /* NULL once the exchange has ended */
+    struct gw_exchange *x;   /* NULL once the exchange has ended, or is a tunnel */
     struct tr_h2_stream *st; /* NULL: not open (yet, or any more) */
     const struct gw_h2_call_ops *ops;
     struct gw_timer timer;
@@ -46,18 +51,23 @@ struct gw_h2_call {
     struct gw_h2_kept *request_trailers; /* came before there was a stream */
     struct gw_buf *queue;                /* response body not taken yet */
     struct gw_h2_kept *trailers;         /* of the response, behind the queue */
-    bool end_due;                        /* the request ended before there was a stream */
-    bool request_ended;                  /* the stream was told */
-    bool full;                           /* the stream takes no more for now */
-    bool body_taken;                     /* some of the request's body cannot be had again */
-    bool heard;                          /* something of the response came */
-    bool head_done;                      /* its final head did */
-    bool streams;                        /* which told no length */
-    bool ended;                          /* all of it did */
+    struct gw_tunnel_peer tunnel;
+    char accept[GW_WS_ACCEPT_LEN + 1]; /* for a client that asked for a WebSocket, else "" */
+    bool held;                         /* on the stack: not freed */
+    bool end_due;                      /* the request ended before there was a stream */
+    bool request_ended;                /* the stream was told */
+    bool full;                         /* the stream takes no more for now */
+    bool body_taken;                   /* some of the request's body cannot be had again */
+    bool heard;                        /* something of the response came */
+    bool head_done;                    /* its final head did */
+    bool streams;                      /* which told no length */
+    bool ended;                        /* all of it did */
+    bool end_passed;                   /* and the tunnel was told */
 };
 
-/* Becomes x's back. fields is taken over (malloc); what it points to must stay until the response
- * begins. The clock for an answer runs from here. */
+/* Becomes x's back. When the client asks for a WebSocket, accept is set afterwards, and fields are
+ * those of an extended CONNECT. fields is taken over (malloc); what it points to must stay until
+ * the response begins. The clock for an answer runs from here. */
 void gw_h2_call_init(struct gw_h2_call *c, struct gw_exchange *x, const struct gw_h2_call_ops *ops,
                      struct tr_h2_field *fields, size_t n_fields);
 /* Send the request on a stream. Returns 0; UV_EAGAIN when the connection has no room; UV_EINVAL for

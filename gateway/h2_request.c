@@ -8,7 +8,8 @@
 
 #include <openssl/evp.h>
 #include <openssl/rand.h>
-#include <openssl/sha.h>
+
+#include "gateway/ws_accept.h"
 
 /* A client that goes on beyond the limits is answered as long as that costs little. */
 #define HARD_BYTES(w)  (2 * (w)->opt->limits.head_bytes + (size_t)16 * 1024)
@@ -251,9 +252,8 @@ static int check_pseudo(const struct pseudo *p, const struct summary *s, struct 
 static int make_upgrade(const struct summary *s, bool end, struct gw_request *out, char accept[32],
                         const char **why)
 {
-    static const char guid[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     static _Thread_local char key[25];
-    unsigned char nonce[16], digest[SHA_DIGEST_LENGTH], text[24 + sizeof(guid)];
+    unsigned char nonce[16];
     struct gw_field *f = &out->fields[out->n_fields];
 
     *why = "malformed WebSocket handshake";
@@ -263,10 +263,7 @@ static int make_upgrade(const struct summary *s, bool end, struct gw_request *ou
     if (RAND_bytes(nonce, sizeof(nonce)) != 1)
         return 500;
     EVP_EncodeBlock((unsigned char *)key, nonce, sizeof(nonce));
-    memcpy(text, key, 24);
-    memcpy(text + 24, guid, sizeof(guid));
-    SHA1(text, 24 + sizeof(guid) - 1, digest);
-    EVP_EncodeBlock((unsigned char *)accept, digest, sizeof(digest));
+    gw_ws_accept(key, 24, accept);
     *f = (struct gw_field){.name = "Sec-WebSocket-Key",
                            .name_len = 17,
                            .value = key,

@@ -210,6 +210,10 @@ ssize_t gw_h2_stream_send(struct gw_h2_stream *s, const char *data, size_t len, 
             break;
     } while (taken < len);
     s->data = NULL;
+    if (c->out != NULL && c->out->len == 0) { /* the window is shut: nothing is on its way */
+        gw_buf_put(&c->w->bufs, c->out);
+        c->out = NULL;
+    }
     gw_h2_count_progress(c, taken, taken == len);
     gw_h2_touch(c);
     if (taken < len) {
@@ -322,7 +326,7 @@ void gw_h2_run_waiting(struct gw_h2_client *c)
         if (window_of(s) <= 0)
             gw_h2_stream_wait(s);
         else if (s->tunnel.t != NULL)
-            gw_tunnel_peer_writable(s->tunnel.t);
+            gw_tunnel_peer_writable(&s->tunnel);
         else if (s->x != NULL && s->x->back_ops != NULL)
             s->x->back_ops->resume(s->x);
     }

@@ -215,7 +215,7 @@ void gw_h2_stream_lost(struct gw_h2_stream *s)
     if (x != NULL)
         gw_exchange_front_gone(x);
     if (s->tunnel.t != NULL)
-        gw_tunnel_peer_gone(s->tunnel.t);
+        gw_tunnel_peer_gone(&s->tunnel);
 }
 
 /* Would somebody go on for a stream that is closed? A response that was handed over whole comes to

@@ -101,7 +101,7 @@ void gw_h2_tunnel_deliver(struct gw_h2_stream *s)
     if (s->blocked)
         return;
     if (len > 0) {
-        n = gw_tunnel_peer_data(s->tunnel.t, gw_buf_begin(s->in), len);
+        n = gw_tunnel_peer_data(&s->tunnel, gw_buf_begin(s->in), len);
         if (s->tunnel.t == NULL || n == 0)
             goto out;
         (void)nghttp2_session_consume(c->ng, s->id, n);
@@ -112,6 +112,6 @@ out:
     s->blocked = s->in != NULL;
     if (s->remote_ended && !s->end_passed && s->in == NULL && s->tunnel.t != NULL) {
         s->end_passed = true;
-        gw_tunnel_peer_eof(s->tunnel.t);
+        gw_tunnel_peer_eof(&s->tunnel);
     }
 }

@@ -306,7 +306,7 @@ static bool is_passed(const struct gw_field *f)
 static struct tr_h2_field *copy_request(const struct gw_exchange *x, const struct gw_request *req,
                                         const struct sockaddr *peer, size_t *n_out)
 {
-    size_t n = 8, text = req->method.len + req->target.len + req->host.len + 256;
+    size_t n = 10, text = req->method.len + req->target.len + req->host.len + 256;
     char address[GW_ADDRESS_TEXT];
     struct tr_h2_field *fields;
     struct copier to;
@@ -320,7 +320,12 @@ static struct tr_h2_field *copy_request(const struct gw_exchange *x, const struc
         return NULL;
     to.f = fields;
     to.p = (char *)(fields + n);
-    add(&to, ":method", 7, req->method.p, req->method.len);
+    if (req->upgrade) { /* RFC 8441 */
+        add(&to, ":method", 7, "CONNECT", 7);
+        add(&to, ":protocol", 9, "websocket", 9);
+    } else {
+        add(&to, ":method", 7, req->method.p, req->method.len);
+    }
     add(&to, ":scheme", 7, x->tls ? "https" : "http", x->tls ? 5 : 4);
     add(&to, ":authority", 10, req->host.p, req->host.len);
     add(&to, ":path", 5, req->target.p, req->target.len);
@@ -328,12 +333,30 @@ static struct tr_h2_field *copy_request(const struct gw_exchange *x, const struc
         if (is_passed(&req->fields[i]))
             add(&to, req->fields[i].name, req->fields[i].name_len, req->fields[i].value,
                 req->fields[i].value_len);
+    if (req->upgrade)
+        add(&to, "sec-websocket-version", 21, "13", 2);
     add(&to, "x-forwarded-for", 15, address, gw_address_text(peer, address));
     add(&to, "x-forwarded-proto", 17, x->tls ? "https" : "http", x->tls ? 5 : 4);
     if (x->request_id[0] != '\0')
         add(&to, "x-request-id", 12, x->request_id, GW_REQUEST_ID_LEN);
     *n_out = (size_t)(to.f - fields);
     return fields;
+}
+
+/* The answer to the client's key. Returns false when that is none. */
+static bool answer_key(const struct gw_request *req, char *accept)
+{
+    for (size_t i = 0; i < req->n_fields; i++) {
+        const struct gw_field *f = &req->fields[i];
+
+        if (f->id != GW_FIELD_SEC_WEBSOCKET_KEY)
+            continue;
+        if (f->value_len > GW_WS_KEY_MAX)
+            return false;
+        gw_ws_accept(f->value, f->value_len, accept);
+        return true;
+    }
+    return false;
 }
 
 static struct gw_manager *manager_of(struct gw_worker *w)
@@ -363,6 +386,10 @@ void gw_manager_start(struct gw_exchange *x, const struct gw_request *req,
     }
     j->m = m;
     gw_h2_call_init(&j->call, x, &call_ops, fields, n);
+    if (req->upgrade && !answer_key(req, j->call.accept)) {
+        gw_h2_call_fail(&j->call, 400, "bad_request", "The WebSocket's key is malformed.");
+        return;
+    }
     if (m->link.h2 != NULL) {
         (void)open_job(j);
         return;

@@ -23,10 +23,9 @@ struct way {
 
 struct gw_tunnel {
     struct gw_sock client, app;
-    struct gw_tunnel_peer *peer; /* the client, when it is no socket */
-    bool peer_gone;              /* it knows already */
+    struct gw_tunnel_peer *client_peer, *app_peer; /* instead of the socket; else NULL */
     struct gw_worker *w;
-    struct gw_upstream_set *set;
+    struct gw_upstream_set *set;           /* NULL: none */
     struct gw_tunnel *prev, *next;         /* of the worker */
     struct gw_tunnel *set_prev, *set_next; /* of the set */
     struct gw_timer timer;
@@ -67,6 +66,8 @@ static void unlink_tunnel(struct gw_tunnel *t)
         t->prev->next = t->next;
     else
         t->w->tunnels = t->next;
+    if (t->set == NULL)
+        return;
     if (t->set_next != NULL)
         t->set_next->set_prev = t->set_prev;
     if (t->set_prev != NULL)
@@ -81,6 +82,8 @@ static void link_tunnel(struct gw_tunnel *t)
     if (t->next != NULL)
         t->next->prev = t;
     t->w->tunnels = t;
+    if (t->set == NULL)
+        return;
     t->set_next = t->set->tunnels;
     if (t->set_next != NULL)
         t->set_next->set_prev = t;
@@ -89,50 +92,63 @@ static void link_tunnel(struct gw_tunnel *t)
 
 /* The ends, whatever they are. */
 
-static bool is_peer(const struct gw_tunnel *t, const struct gw_sock *end)
+static struct gw_tunnel_peer *peer_of(const struct gw_tunnel *t, const struct gw_sock *end)
 {
-    return t->peer != NULL && end == &t->client;
+    return end == &t->client ? t->client_peer : t->app_peer;
 }
 
 static ssize_t put(struct gw_tunnel *t, struct gw_sock *to, const char *data, size_t len)
 {
+    struct gw_tunnel_peer *peer = peer_of(t, to);
     struct iovec iov = {(char *)data, len};
 
-    return is_peer(t, to) ? t->peer->ops->write(t->peer, data, len) : gw_sock_writev(to, &iov, 1);
+    return peer != NULL ? peer->ops->write(peer, data, len) : gw_sock_writev(to, &iov, 1);
 }
 
 /* Be told when to go on writing. */
 static void wait_for(struct gw_tunnel *t, struct gw_sock *to, gw_sock_cb on_write)
 {
-    if (!is_peer(t, to))
+    if (peer_of(t, to) == NULL)
         gw_sock_write_start(to, on_write);
 }
 
 static bool has_unsent(const struct gw_tunnel *t, const struct gw_sock *to)
 {
-    return !is_peer(t, to) && gw_sock_has_unsent(to);
+    return peer_of(t, to) == NULL && gw_sock_has_unsent(to);
 }
 
+/* The tunnel may be gone afterwards. */
 static void read_again(struct gw_tunnel *t, struct gw_sock *from, gw_sock_cb on_read)
 {
-    if (is_peer(t, from))
-        t->peer->ops->resume(t->peer);
+    struct gw_tunnel_peer *peer = peer_of(t, from);
+
+    if (peer != NULL)
+        peer->ops->resume(peer);
     else if (!gw_sock_is_reading(from))
         gw_sock_read_start(from, on_read);
 }
 
 static void shut_down(struct gw_tunnel *t, struct gw_sock *to)
 {
-    if (is_peer(t, to))
-        t->peer->ops->shutdown(t->peer);
+    struct gw_tunnel_peer *peer = peer_of(t, to);
+
+    if (peer != NULL)
+        peer->ops->shutdown(peer);
     else
         gw_sock_shutdown(to);
+}
+
+static void leave(struct gw_tunnel_peer *peer, bool reset)
+{
+    if (peer == NULL || peer->t == NULL)
+        return; /* none, or it was the first to know */
+    peer->t = NULL;
+    peer->ops->gone(peer, reset);
 }
 
 static void end(struct gw_tunnel *t, const char *why, bool reset)
 {
     struct gw_worker *w = t->w;
-    struct gw_tunnel_peer *peer = t->peer;
 
     gw_log_tunnel(w, t->note, t->up.bytes, t->down.bytes, t->start_ms, why);
     gw_timer_stop(&t->timer);
@@ -146,21 +162,21 @@ static void end(struct gw_tunnel *t, const char *why, bool reset)
     gw_buf_put(&w->bufs, t->up.left);
     gw_buf_put(&w->bufs, t->down.left);
     unlink_tunnel(t);
-    t->set->n--;
-    gw_pool_drop(&w->pool, t->set);
+    if (t->set != NULL) {
+        t->set->n--;
+        gw_pool_drop(&w->pool, t->set);
+    }
     gw_count(&w->stats.bytes_in, t->up.bytes);
     gw_count(&w->stats.bytes_out, t->down.bytes);
     gw_gauge(&w->stats.open_tunnels, -1);
     gw_use_tunnel_end(w, t->use);
-    if (peer != NULL) {
-        peer->t = NULL;
-        if (!t->peer_gone)
-            peer->ops->gone(peer, reset);
-    } else {
+    if (t->client_peer == NULL) {
         gw_gauge(&w->stats.connections, -1);
         atomic_fetch_sub_explicit(&w->gw->n_connections, 1, memory_order_relaxed);
         gw_limits_leave(&w->gw->limits, t->client_slot);
     }
+    leave(t->client_peer, reset);
+    leave(t->app_peer, reset);
     free(t);
 }
 
@@ -335,39 +351,55 @@ static void on_app_write(struct gw_sock *sock)
     on_writable(t, &t->up, &t->client, &t->app, on_client_read, on_app_write);
 }
 
-size_t gw_tunnel_peer_data(struct gw_tunnel *t, const char *data, size_t len)
+size_t gw_tunnel_peer_data(struct gw_tunnel_peer *peer, const char *data, size_t len)
 {
+    struct gw_tunnel *t = peer->t;
+    bool up = peer == t->client_peer;
+    struct way *way = up ? &t->up : &t->down;
+    struct gw_sock *to = up ? &t->app : &t->client;
     ssize_t n = 0;
 
-    if (t->up.left == NULL)
-        n = put(t, &t->app, data, len);
+    if (way->left == NULL)
+        n = put(t, to, data, len);
     touch(t);
     if (n < 0) {
         end(t, "reset", true);
         return len;
     }
-    count(&t->up, (size_t)n);
-    if ((size_t)n < len)
-        wait_for(t, &t->app, on_app_write);
+    count(way, (size_t)n);
+    if (!up)
+        gw_ws_frames_pass(&t->frames, data, (size_t)n);
+    if ((size_t)n < len || has_unsent(t, to))
+        wait_for(t, to, up ? on_app_write : on_client_write);
     return (size_t)n;
 }
 
-void gw_tunnel_peer_eof(struct gw_tunnel *t)
+void gw_tunnel_peer_eof(struct gw_tunnel_peer *peer)
 {
-    t->up.eof = true;
+    struct gw_tunnel *t = peer->t;
+    bool up = peer == t->client_peer;
+    struct way *way = up ? &t->up : &t->down;
+
+    way->eof = true;
     touch(t);
-    pass_eof(t, &t->up, &t->app);
+    pass_eof(t, way, up ? &t->app : &t->client);
 }
 
-void gw_tunnel_peer_writable(struct gw_tunnel *t)
+void gw_tunnel_peer_writable(struct gw_tunnel_peer *peer)
 {
-    on_client_write(&t->client);
+    struct gw_tunnel *t = peer->t;
+
+    if (peer == t->client_peer)
+        on_client_write(&t->client);
+    else
+        on_app_write(&t->app);
 }
 
-void gw_tunnel_peer_gone(struct gw_tunnel *t)
+void gw_tunnel_peer_gone(struct gw_tunnel_peer *peer)
 {
-    t->peer->t = NULL;
-    t->peer_gone = true;
+    struct gw_tunnel *t = peer->t;
+
+    peer->t = NULL;
     end(t, "reset", true);
 }
 
@@ -409,8 +441,12 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
         gw_sock_reset(&app->sock);
         gw_buf_put(&w->bufs, client->unsent);
         gw_buf_put(&w->bufs, app->unsent);
-        set->n--;
-        gw_pool_drop(&w->pool, set);
+        if (set != NULL) {
+            set->n--;
+            gw_pool_drop(&w->pool, set);
+        }
+        if (app->peer != NULL)
+            app->peer->ops->gone(app->peer, true);
         if (client->peer != NULL)
             client->peer->ops->gone(client->peer, true);
         else
@@ -430,12 +466,16 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     t->admitted_until = x->admitted_until;
     gw_use_becomes_tunnel(w, t->use);
     gw_exchange_upgraded(x);
-    t->peer = client->peer;
-    if (t->peer != NULL)
-        t->peer->t = t;
+    t->client_peer = client->peer;
+    t->app_peer = app->peer;
+    if (t->client_peer != NULL)
+        t->client_peer->t = t;
     else
         gw_sock_move(&client->sock, &t->client);
-    gw_sock_move(&app->sock, &t->app);
+    if (t->app_peer != NULL)
+        t->app_peer->t = t;
+    else
+        gw_sock_move(&app->sock, &t->app);
     t->down.left = client->unsent;
     t->down.head = head;
     t->up.left = app->unsent;
@@ -444,14 +484,14 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     link_tunnel(t);
     gw_count(&w->stats.tunnels, 1);
     gw_gauge(&w->stats.open_tunnels, 1);
-    if (t->peer == NULL)
+    if (t->client_peer == NULL)
         gw_gauge(&w->stats.connections, 1);
     touch(t);
     if (!drain(t, &t->down, &t->client, on_client_write) || !pass_eof(t, &t->down, &t->client) ||
         !drain(t, &t->up, &t->app, on_app_write) || !pass_eof(t, &t->up, &t->app))
         return;
+    if (t->app_peer == NULL && t->down.left == NULL && !t->down.eof)
+        gw_sock_read_start(&t->app, on_app_read); /* a peer sends by itself */
     if (t->up.left == NULL && !t->up.eof)
         read_again(t, &t->client, on_client_read);
-    if (t->down.left == NULL && !t->down.eof)
-        gw_sock_read_start(&t->app, on_app_read);
 }

@@ -9,7 +9,7 @@
 #include "gateway/pool.h"
 #include "gateway/runtime.h"
 
-/* A client that is no socket but a stream beside others on one. Embedded in its owner, who has set
+/* An end that is no socket but a stream beside others on one. Embedded in its owner, who has set
  * ops; t is the tunnel's to set. */
 struct gw_tunnel_peer {
     const struct gw_tunnel_peer_ops *ops;
@@ -17,7 +17,7 @@ struct gw_tunnel_peer {
 };
 
 struct gw_tunnel_peer_ops {
-    /* Towards the client: how many bytes were taken, or an error. When less than all were, the peer
+    /* Towards this end: how many bytes were taken, or an error. When less than all were, the peer
      * calls gw_tunnel_peer_writable() once it has room. */
     ssize_t (*write)(struct gw_tunnel_peer *peer, const char *data, size_t len);
     /* No more will be written. */
@@ -38,18 +38,18 @@ struct gw_tunnel_end {
     bool eof;                    /* this end will send no more */
 };
 
-/* Start; takes everything of both ends, and x. set: where it is counted already. Without memory
- * both ends are reset. */
+/* Start; takes everything of both ends, and x. set: where it is counted already; NULL when the app
+ * is no machine's. Without memory both ends are reset. */
 void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct gw_tunnel_end *app,
                      struct gw_upstream_set *set, struct gw_exchange *x);
-/* From a peer. It sent data: returns how many bytes were taken. The tunnel may be gone afterwards.
- */
-size_t gw_tunnel_peer_data(struct gw_tunnel *t, const char *data, size_t len);
-/* It will send no more. The tunnel may be gone afterwards. */
-void gw_tunnel_peer_eof(struct gw_tunnel *t);
-void gw_tunnel_peer_writable(struct gw_tunnel *t);
+/* From a peer that has a tunnel, which may be gone after each of these. It sent data: returns how
+ * many bytes were taken. */
+size_t gw_tunnel_peer_data(struct gw_tunnel_peer *peer, const char *data, size_t len);
+/* It will send no more. */
+void gw_tunnel_peer_eof(struct gw_tunnel_peer *peer);
+void gw_tunnel_peer_writable(struct gw_tunnel_peer *peer);
 /* It broke. The tunnel is gone afterwards; gone() does not run. */
-void gw_tunnel_peer_gone(struct gw_tunnel *t);
+void gw_tunnel_peer_gone(struct gw_tunnel_peer *peer);
 /* End at once, with a WebSocket close frame (1001) to the client where one can stand. */
 void gw_tunnel_go_away(struct gw_tunnel *t, const char *why);
 /* End at once. */
