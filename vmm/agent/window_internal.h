@@ -53,6 +53,8 @@ struct agent_window {
     struct agent_window_listener *listeners;
     bool paused; /* the shell: for a listener that lags */
     uv_timer_t hold_timer, redraw_timer, pace_timer;
+    uint64_t redraw_from;  /* end of the output when the size was changed for a late viewer */
+    unsigned redraw_waits; /* since then */
 
     /* window_run.c */
     struct agent_run *run;                       /* active, or the last one that was; referenced */

@@ -8,8 +8,9 @@
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/window_internal.h"
 
-#define PACE_MS   100 /* between looks whether a listener still deserves to be waited for */
-#define REDRAW_MS 60  /* between the two sizes by which a program is told to draw itself */
+#define PACE_MS      100 /* between looks whether a listener still deserves to be waited for */
+#define REDRAW_MS    60  /* between the two sizes by which a program is told to draw itself, */
+#define REDRAW_WAITS 32  /* so many times until it has put something out */
 
 /* ---- listeners ---- */
 
@@ -195,6 +196,11 @@ static void on_redraw(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
 
+    /* A slow program would find the size that it knows, and draw nothing. */
+    if (w->ring.end == w->redraw_from && w->redraw_waits++ < REDRAW_WAITS) {
+        window_start_timer(timer, on_redraw, REDRAW_MS);
+        return;
+    }
     if (w->shell != NULL && agent_shell_resize(w->shell, w->rows, w->cols) != 0)
         log_warn("a window's size was not put back");
 }
@@ -206,6 +212,8 @@ static void redraw(struct agent_window *w)
 
     if (w->shell == NULL || agent_shell_resize(w->shell, rows, w->cols) != 0)
         return;
+    w->redraw_from = w->ring.end;
+    w->redraw_waits = 0;
     window_start_timer(&w->redraw_timer, on_redraw, REDRAW_MS);
 }
 
