@@ -189,6 +189,15 @@ class WebSocket:
             got += payload
         return got
 
+    def ping(self, payload=b""):
+        """And its answer; terminal bytes that come before are dropped."""
+        self.send(PING, payload)
+        opcode = None
+        while opcode != PONG:
+            opcode, answer = self.recv()
+        if answer != payload:
+            raise AssertionError(f"{answer!r} is no answer to {payload!r}")
+
     def wait_closed(self):
         """The status of the close frame, whatever comes before it."""
         while self.closed is None:
