@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A window's bytes: the ring that keeps them, the marks that are taken out of them. And the router.
- */
+/* A window's bytes: its share of the loop, the ring that keeps them, the marks that are taken out
+ * of them. And the router. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "vmm/agent/marker.h"
 #include "vmm/agent/ring.h"
 #include "vmm/agent/router.h"
+#include "vmm/agent/share.h"
 
 /* ---- ring ---- */
 
@@ -49,6 +50,30 @@ START_TEST(ring_takes_more_than_it_holds)
     agent_ring_copy(&r, 146, 210, out);
     ck_assert_mem_eq(out, all + 136, 64);
     agent_ring_fini(&r);
+}
+END_TEST
+
+/* ---- shares ---- */
+
+START_TEST(a_sum_is_divided_among_those_who_take)
+{
+    struct agent_share s = {.sum = 16};
+    uint64_t mine[20] = {0};
+
+    for (uint64_t tick = 1; tick < 10; tick++) {
+        for (int turn = 0; turn < 3; turn++) /* within a tick nobody counts twice */
+            ck_assert_uint_eq(agent_share_take(&s, &mine[0], tick), 16);
+    }
+    for (uint64_t tick = 10; tick < 20; tick++) {
+        for (unsigned i = 0; i < 20; i++) {
+            unsigned n = agent_share_take(&s, &mine[i], tick), known = tick == 10 ? i + 1 : 20;
+
+            ck_assert_uint_eq(n, known < 16 ? 16 / known : 1);
+        }
+    }
+    /* The others have no more: in the tick after the next it is all for one again. */
+    ck_assert_uint_eq(agent_share_take(&s, &mine[3], 1000), 1);
+    ck_assert_uint_eq(agent_share_take(&s, &mine[3], 1001), 16);
 }
 END_TEST
 
@@ -244,6 +269,7 @@ int main(void)
 
     tcase_add_test(tc, ring_keeps_the_newest);
     tcase_add_test(tc, ring_takes_more_than_it_holds);
+    tcase_add_test(tc, a_sum_is_divided_among_those_who_take);
     tcase_add_test(tc, marks_are_taken_out);
     tcase_add_test(tc, what_only_looks_like_a_mark_stays);
     tcase_add_test(tc, only_a_possible_mark_is_held_back);

@@ -59,6 +59,7 @@ int agent_init(struct agent *a, uv_loop_t *loop, const struct agent_options *opt
     memset(a, 0, sizeof(*a));
     a->loop = loop;
     a->options = *options;
+    a->terminals.sum = AGENT_TERMINAL_READS;
     r = agent_reaper_new(loop, &a->reaper);
     if (r == 0)
         r = agent_groups_new(loop, options->cgroup, &a->groups);

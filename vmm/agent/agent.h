@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "transom/err.h"
+#include "vmm/agent/share.h"
 
 #define AGENT_API             1
 #define AGENT_JSON_LIMIT      (1u << 20) /* body of a request */
@@ -18,6 +19,7 @@
 #define AGENT_DEFAULT_RUN_DIR "/run/transom-agent"
 #define AGENT_DEFAULT_CGROUP  "/sys/fs/cgroup/vmagent"
 #define AGENT_SANDBOX_USER    "sandbox"
+#define AGENT_TERMINAL_READS  32 /* of all terminals together, in one turn of the loop */
 
 struct agent_options {
     const char *port_name; /* virtio-serial port; NULL when another channel is chosen */
@@ -40,8 +42,9 @@ struct agent {
     uv_loop_t *loop;
     struct agent_options options;
     struct agent_identity id;
-    bool greeted;  /* a hello was carried out */
-    bool stopping; /* the loop is being emptied */
+    bool greeted;                 /* a hello was carried out */
+    bool stopping;                /* the loop is being emptied */
+    struct agent_share terminals; /* reads of each at its turn of the loop */
     struct agent_events *events;
     struct agent_reaper *reaper;
     struct agent_groups *groups;

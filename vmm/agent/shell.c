@@ -35,7 +35,7 @@
 #define SLEEP_TRIES       40  /* milliseconds to wait for the line editor after "kicked" */
 #define HOLD_MS           50  /* how long what may be a mark is held back */
 #define LAST_WORDS_MS     100 /* silence after which a dead shell's terminal counts as read */
-#define READS_AT_ONCE     64
+#define READS_AT_ONCE     64  /* of whoever must know what is there now */
 
 extern const char agent_window_bash[], agent_window_bash_end[];
 /* The hooks, put into the program as they are. */
@@ -66,6 +66,7 @@ struct agent_shell {
     size_t line_len;
     uint8_t *input;
     size_t input_len;
+    uint64_t taken;         /* for agent_share_take() */
     uint64_t posted, begun; /* newest command handed over; newest the shell took up */
     unsigned n_kicks, n_sleeps;
     bool int_ignored, int_sent; /* by the shell; to a shell that ignored it */
@@ -165,7 +166,7 @@ static void on_mark(char kind, uint64_t number, void *arg)
 
 static const struct agent_marker_cbs marker_cbs = {on_bytes, on_mark};
 
-static bool read_terminal(struct agent_shell *sh);
+static bool read_terminal(struct agent_shell *sh, unsigned n_reads);
 static void on_last(uv_timer_t *timer);
 
 static void on_hold(uv_timer_t *timer)
@@ -173,7 +174,7 @@ static void on_hold(uv_timer_t *timer)
     struct agent_shell *sh = timer->data;
 
     /* Timers come before descriptors: after a pause of our own the rest may be there. */
-    if (!read_terminal(sh))
+    if (!read_terminal(sh, 1))
         agent_marker_flush(&sh->marker, &marker_cbs, sh);
     else if (sh->exited)
         start_timer(&sh->last, on_last, LAST_WORDS_MS);
@@ -184,7 +185,7 @@ static void on_last(uv_timer_t *timer)
     struct agent_shell *sh = timer->data;
 
     /* As above: there may be more. */
-    if (read_terminal(sh)) {
+    if (read_terminal(sh, 1)) {
         start_timer(&sh->last, on_last, LAST_WORDS_MS);
         return;
     }
@@ -193,12 +194,12 @@ static void on_last(uv_timer_t *timer)
 }
 
 /* Returns whether anything came. */
-static bool read_terminal(struct agent_shell *sh)
+static bool read_terminal(struct agent_shell *sh, unsigned n_reads)
 {
     uint8_t buf[4096];
     bool some = false;
 
-    for (int i = 0; i < READS_AT_ONCE && !sh->terminal_ended; i++) {
+    for (unsigned i = 0; i < n_reads && !sh->terminal_ended; i++) {
         ssize_t n = read(sh->master, buf, sizeof(buf));
 
         if (n < 0 && errno == EINTR)
@@ -279,6 +280,13 @@ size_t agent_shell_input(struct agent_shell *sh, const void *data, size_t len)
     return sh->input_len;
 }
 
+/* A terminal gives a page at a time, at some cost. A key and its echo in another window wait for a
+ * round of these, however many print however much. */
+static unsigned share(struct agent_shell *sh)
+{
+    return agent_share_take(&sh->agent->terminals, &sh->taken, uv_now(sh->agent->loop));
+}
+
 static void on_master(uv_poll_t *poll, int status, int events)
 {
     struct agent_shell *sh = poll->data;
@@ -287,7 +295,7 @@ static void on_master(uv_poll_t *poll, int status, int events)
     if (sh->silent)
         return;
     if ((events & UV_READABLE) != 0 || status < 0) {
-        if (read_terminal(sh) && sh->exited)
+        if (read_terminal(sh, share(sh)) && sh->exited)
             start_timer(&sh->last, on_last, LAST_WORDS_MS);
     }
     if (queued && (events & UV_WRITABLE) != 0) {
@@ -428,7 +436,7 @@ static void on_status(uv_poll_t *poll, int status, int events)
     (void)events;
     /* What was written to the terminal before is taken first, so that a mark comes before the news
      * where it can. */
-    if (read_terminal(sh) && sh->exited)
+    if (read_terminal(sh, READS_AT_ONCE) && sh->exited)
         start_timer(&sh->last, on_last, LAST_WORDS_MS);
     read_status(sh);
 }
@@ -443,7 +451,7 @@ static void on_exit_status(bool exited, int code, void *arg)
     sh->code = code;
     uv_timer_stop(&sh->kick);
     uv_timer_stop(&sh->sleep);
-    read_terminal(sh);
+    read_terminal(sh, READS_AT_ONCE);
     read_status(sh);
     if (!sh->silent)
         start_timer(&sh->last, on_last, sh->terminal_ended ? 0 : LAST_WORDS_MS);
@@ -581,7 +589,7 @@ json_t *agent_shell_stale_secrets(const struct agent_shell *sh)
 
 void agent_shell_read(struct agent_shell *sh)
 {
-    read_terminal(sh);
+    read_terminal(sh, READS_AT_ONCE);
     read_status(sh);
 }
 
