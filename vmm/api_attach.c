@@ -10,6 +10,9 @@
  * the window holds, then come its own from this offset
  *   {"type":"gap","from","to"}                      bytes that were overtaken in the ring
  *   {"type":"closed"}                               the window is closed; status 1000 follows
+ *   {"type":"run_start","run_id"}, {"type":"run_end","run_id","status",...}
+ *                                                   when they are heard of: their output may come
+ *                                                   before or after
  *
  * Flow control: what the client does not take is not read from the agent, whose ring then overtakes
  * it; what the window does not take is not read from the client. Neither waits for the other.
@@ -39,6 +42,8 @@ struct attach {
     struct vmm_request *req; /* with a reference; its st is NULL once the client is gone */
     struct vmm_ws *ws;       /* NULL until the handshake is answered */
     struct vmm_reach reach;
+    struct vmm_listener events; /* from the hello to the end */
+    uint64_t event_at;          /* id of the last event looked at */
     uv_timer_t timer;
     struct tr_h2_stream *out, *in; /* at the agent; NULL: not open */
     char *path;                    /* of the window at the agent */
@@ -101,6 +106,8 @@ static void end(struct attach *a)
     if (a->ending)
         return;
     a->ending = true;
+    if (a->events.wake != NULL)
+        vmm_events_unlisten(&a->req->vmm->events, &a->events);
     if (a->out != NULL)
         tr_h2_reset(a->out, CODE_CANCEL);
     if (a->in == NULL) {
@@ -167,6 +174,51 @@ static int ws_send(const uint8_t *data, size_t len, void *arg)
     if (r == 0)
         a->client_full = true;
     return r;
+}
+
+/* An event of a sandbox: is it a run's of this window? */
+static void tell_run(struct attach *a, const struct vmm_event *ev)
+{
+    static const char *const members[] = {"run_id", "status", "exit_code", "signal"};
+    json_t *event = json_loads(ev->text, 0, NULL), *told;
+    const json_t *agent = json_object_get(event, "agent");
+    const char *label = json_string_value(json_object_get(event, "label"));
+    const char *window = json_string_value(json_object_get(agent, "window"));
+    char *text = NULL;
+
+    if (label != NULL && window != NULL && strcmp(label, a->reach.label) == 0 &&
+        strcmp(window, a->req->params[2]) == 0) {
+        told = json_pack("{s:s}", "type", strchr(ev->type, '.') + 1);
+        for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++)
+            if (json_object_get(agent, members[i]) != NULL)
+                json_object_set(told, members[i], json_object_get(agent, members[i]));
+        text = told == NULL ? NULL : json_dumps(told, JSON_COMPACT);
+        json_decref(told);
+    }
+    if (text != NULL)
+        vmm_ws_text(a->ws, text);
+    free(text);
+    json_decref(event);
+}
+
+static void tell_runs(struct attach *a)
+{
+    const struct vmm_events *events = &a->req->vmm->events;
+    const struct vmm_event *ev;
+
+    while (!a->ending && !a->client_full &&
+           (ev = vmm_events_next(events, a->event_at, NULL)) != NULL) {
+        a->event_at = ev->id;
+        if (strcmp(ev->type, "sandbox.run_start") == 0 || strcmp(ev->type, "sandbox.run_end") == 0)
+            tell_run(a, ev);
+        if (vmm_ws_is_over(a->ws))
+            end_stream(a);
+    }
+}
+
+static void on_event(struct vmm_listener *listener)
+{
+    tell_runs((struct attach *)((char *)listener - offsetof(struct attach, events)));
 }
 
 static void on_beat(uv_timer_t *timer)
@@ -393,6 +445,8 @@ static void on_drain(struct vmm_request *req)
     if (a->out != NULL && n > 0)
         tr_h2_stream_consume(a->out, n);
     give_back_client(a);
+    if (a->ws != NULL)
+        tell_runs(a);
     if (a->out_due && !a->ending)
         request_output(a);
 }
@@ -456,6 +510,9 @@ static int welcome(struct attach *a)
              ",\"rows\":%d,\"cols\":%d}",
              a->at, a->replay, a->rows, a->cols);
     vmm_ws_text(a->ws, hello);
+    a->event_at = a->req->vmm->events.last_id;
+    a->events.wake = on_event;
+    vmm_events_listen(&a->req->vmm->events, &a->events);
     return 0;
 }
 

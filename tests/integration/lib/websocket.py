@@ -130,6 +130,7 @@ class WebSocket:
         self.stream, self.protocol = stream, protocol
         self.n_pings, self.answer_pings = 0, True
         self.closed = None  # the status of the close frame that came
+        self.runs = []  # what was told of runs, which comes in between
 
     def send(self, opcode, payload=b"", **odd):
         self.stream.send(frame(opcode, payload, **odd))
@@ -140,8 +141,9 @@ class WebSocket:
     def say(self, **message):
         self.send(TEXT, json.dumps(message).encode())
 
-    def recv(self):
-        """(opcode, payload) of the next message; the server does not cut its messages up."""
+    def recv(self, runs=False):
+        """(opcode, payload) of the next message; the server does not cut its messages up. runs: also of one that
+        tells of a run."""
         while True:
             first, second = self.stream.read(2)
             if not first & 0x80 or first & 0x70 or second & 0x80:
@@ -159,8 +161,21 @@ class WebSocket:
             elif opcode == CLOSE:
                 self.closed = struct.unpack(">H", payload[:2])[0] if payload else 1005
                 return opcode, payload
+            elif opcode == TEXT and payload.startswith(b'{"type":"run_'):
+                self.runs.append(json.loads(payload))
+                if runs:
+                    return opcode, payload
             else:
                 return opcode, payload
+
+    def run_told(self, kind):
+        """The next that is told of a run's beginning ("run_start") or end ("run_end"); terminal bytes that come
+        before are dropped."""
+        while not any(run["type"] == kind for run in self.runs):
+            self.recv(runs=True)
+        run = next(run for run in self.runs if run["type"] == kind)
+        self.runs.remove(run)
+        return run
 
     def message(self):
         """The next message, a text one; of a binary one no byte may come first."""
