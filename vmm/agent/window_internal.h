@@ -54,7 +54,8 @@ struct agent_window {
     bool paused; /* the shell: for a listener that lags */
     uv_timer_t hold_timer, redraw_timer, pace_timer;
     uint64_t redraw_from;  /* end of the output when the size was changed for a late viewer */
-    unsigned redraw_waits; /* since then */
+    unsigned redraw_waits; /* looks since then */
+    int redraw_quiet;      /* so many without output are to come; -1: there was none yet */
 
     /* window_run.c */
     struct agent_run *run;                       /* active, or the last one that was; referenced */

@@ -9,8 +9,9 @@
 #include "vmm/agent/window_internal.h"
 
 #define PACE_MS      100 /* between looks whether a listener still deserves to be waited for */
-#define REDRAW_MS    60  /* between the two sizes by which a program is told to draw itself, */
-#define REDRAW_WAITS 32  /* so many times until it has put something out */
+#define REDRAW_MS    60  /* between two looks whether a program has drawn itself in another size: */
+#define REDRAW_WAITS 32  /* so many looks at most */
+#define REDRAW_QUIET 4   /* and so many without output when there was some */
 
 /* ---- listeners ---- */
 
@@ -196,8 +197,15 @@ static void on_redraw(uv_timer_t *timer)
 {
     struct agent_window *w = timer->data;
 
-    /* A slow program would find the size that it knows, and draw nothing. */
-    if (w->ring.end == w->redraw_from && w->redraw_waits++ < REDRAW_WAITS) {
+    /* A slow program would find the size that it knows, and draw nothing: not before it has put
+     * something out, and is quiet again. */
+    if (w->ring.end != w->redraw_from) {
+        w->redraw_from = w->ring.end;
+        w->redraw_quiet = REDRAW_QUIET;
+    } else if (w->redraw_quiet > 0) {
+        w->redraw_quiet--;
+    }
+    if (w->redraw_quiet != 0 && w->redraw_waits++ < REDRAW_WAITS) {
         window_start_timer(timer, on_redraw, REDRAW_MS);
         return;
     }
@@ -214,6 +222,7 @@ static void redraw(struct agent_window *w)
         return;
     w->redraw_from = w->ring.end;
     w->redraw_waits = 0;
+    w->redraw_quiet = -1; /* nothing yet */
     window_start_timer(&w->redraw_timer, on_redraw, REDRAW_MS);
 }
 
