@@ -5,6 +5,8 @@
  * Only what the session's own tree says counts: no .git/info/exclude, no core.excludesFile, no file
  * of the host or its users. Rules are handed in as bytes and paths are judged as bytes and a type,
  * so this needs no file system: the host asks about paths that exist in a guest only.
+ * A .gitignore that is itself ignored still rules; one that is a symbolic link does not (the caller
+ * must not hand in what it points to), as in Git.
  *
  * .transomignore is a level of its own: a line of any .transomignore that matches decides, be it a
  * pattern or a "!"; only where none does, .gitignore files are asked. Within a level the deepest
@@ -12,13 +14,13 @@
  * everything is ignored and rules are not even looked for, as in Git.
  *
  * Why not libgit2, whose git_ignore_path_is_ignored() answers a like question. Version 1.5 reads
- * rules and file types from a tree on this host's disk, follows symbolic links for both, takes the
- * host user's configuration, and accepts rules from memory for the top folder only. It drops lines
- * behind one that holds a NUL, trims tabs, judges "link/" by what a link points to, and differs in
- * "**", "!" and malformed brackets; some lines crash it. Measured with
+ * rules and file types from a tree on this host's disk, follows symbolic links to tell folders, and
+ * accepts rules from memory for the top folder only. A NUL ends the file for it, not the line; tabs
+ * and every CR at a line's end go; an escaped slash is none; a "!" may go unheard. Measured with
  * tests/integration/15-sync-filter: of 30,859 generated verdicts 720 were not git's, and 2 of 400
- * sets of rules ended the process. Rules come from a hostile guest, so the language is matched
- * here, in bounded time, and git is the oracle.
+ * sets of rules crashed it; without NULs, tabs and escaped slashes 105 of 22,556, and 1 of 300.
+ * Rules come from a hostile guest, so the language is matched here, in bounded time, and git is the
+ * oracle.
  */
 #ifndef SYNC_IGNORE_H
 #define SYNC_IGNORE_H

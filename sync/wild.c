@@ -223,7 +223,8 @@ size_t sync_wild_literal(const char *pattern, size_t pattern_len)
 {
     size_t i = 0;
 
-    while (i < pattern_len && memchr("*?[\\", pattern[i], 4) == NULL)
+    while (i < pattern_len && pattern[i] != '*' && pattern[i] != '?' && pattern[i] != '[' &&
+           pattern[i] != '\\')
         i++;
     return i;
 }

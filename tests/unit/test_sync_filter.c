@@ -216,7 +216,7 @@ START_TEST(paths_have_limits)
     path[SYNC_NAME_MAX] = 'n';
     ck_assert_str_eq(why(path), "long-name");
     for (int i = 0; i <= SYNC_DEPTH_MAX; i++) /* one too many */
-        memcpy(path + i * 2, "d/", 3);
+        snprintf(path + i * 2, 3, "d/");
     e.len = SYNC_DEPTH_MAX * 2 + 1;
     ck_assert_int_eq(sync_filter_path(&filter, &e, NULL), SYNC_WHY_DEEP);
     e.len -= 2;
@@ -227,7 +227,7 @@ START_TEST(paths_have_limits)
     ck_assert_int_eq(sync_filter_path(&filter, &e, NULL), SYNC_TAKEN);
     e.len++;
     ck_assert_int_eq(sync_filter_path(&filter, &e, NULL), SYNC_WHY_LONG_NAME);
-    memcpy(path, "a\0b", 3);
+    e.path = "a\0b";
     e.len = 3;
     ck_assert_int_eq(sync_filter_path(&filter, &e, NULL), SYNC_WHY_BAD_PATH);
     e.path = "a/node_modules/b";

@@ -154,23 +154,27 @@ START_TEST(memory_runs_out_at_every_place)
 }
 END_TEST
 
+/* Repeat a unit from the start of the buffer, and end with a last byte. */
+static void fill(char *buffer, size_t len, const char *unit, char last)
+{
+    for (size_t i = 0, n = strlen(unit); i < len; i++)
+        buffer[i] = unit[i % n];
+    buffer[len - 1] = last;
+}
+
 /* Backtracking would need more than the age of the world. */
 START_TEST(no_pattern_takes_long)
 {
-    static char pattern[4096], text[4096];
+    static char pattern[4095], text[4095];
+    const size_t len = sizeof(text);
 
-    memset(text, 'a', sizeof(text));
-    for (size_t i = 0; i < sizeof(pattern); i += 2)
-        memcpy(pattern + i, "*a", 2);
-    pattern[sizeof(pattern) - 1] = 'b';
-    ck_assert(!sync_wild_match(pattern, 4096, text, 4096, true));
-    ck_assert(!sync_wild_match(pattern, 4096, text, 4096, false));
-    for (size_t i = 0; i + 5 <= sizeof(pattern); i += 5)
-        memcpy(pattern + i, "**/*a", 5);
-    memcpy(pattern + 4090, "**/*b", 5);
-    for (size_t i = 1; i < sizeof(text); i += 2)
-        text[i] = '/';
-    ck_assert(!sync_wild_match(pattern, 4095, text, 4095, true));
+    fill(text, len, "a", 'a');
+    fill(pattern, len, "*a", 'b');
+    ck_assert(!sync_wild_match(pattern, len, text, len, true));
+    ck_assert(!sync_wild_match(pattern, len, text, len, false));
+    fill(text, len, "a/", 'a');
+    fill(pattern, len, "**/*a/", 'b');
+    ck_assert(!sync_wild_match(pattern, len, text, len, true));
 }
 END_TEST
 
