@@ -163,6 +163,8 @@ static bool is_there(const struct sync_filter *f, const char *dir, size_t len, c
 
 static bool matches(const char *pattern, const char *text, size_t len, bool is_path)
 {
+    if (pattern[0] != '*' && pattern[0] != text[0])
+        return false; /* most of the table, most of the time */
     return sync_wild_match(pattern, strlen(pattern), text, len, is_path);
 }
 
