@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import random
+import select
 import shutil
 import signal
 import socket
@@ -77,6 +78,31 @@ class Conn:
                                   self.buf != b"")
         found, self.buf = self.buf[:n], self.buf[n:]
         return found
+
+    def swap(self, data, n):
+        """Send data and read n bytes at once, in one thread: an SSL object is no place for two."""
+        deadline, data = time.monotonic() + LIMIT, memoryview(data)
+        self.sock.setblocking(False)
+        while data or len(self.buf) < n:
+            assert time.monotonic() < deadline, f"{len(data)} bytes unsent, {len(self.buf)} of {n} received"
+            idle = True
+            try:
+                if data:
+                    data = data[self.sock.send(data[:65536]):]
+                    idle = False
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            try:
+                if len(self.buf) < n:
+                    if not self._more():
+                        raise EndOfStream(f"end of stream after {len(self.buf)} of {n} bytes", self.buf != b"")
+                    idle = False
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            if idle:
+                select.select([self.sock], [self.sock] if data else [], [], 1)
+        self.sock.settimeout(LIMIT)
+        return self.read(n)
 
     def rest(self):
         """Everything to the end; ConnectionResetError is passed on."""
