@@ -463,13 +463,13 @@ START_TEST(a_silent_peer_is_given_up)
 {
     uint64_t at;
 
+    at = uv_now(&loop); /* by the clock that the timers go by */
     open_raw(false, 50, &client);
     start_request("/", true);
-    at = uv_hrtime();
     RUN_UNTIL(client.n_close == 1);
     ck_assert_int_eq(client.status, UV_ETIMEDOUT);
     ck_assert_int_eq(up.n_close, 1);
-    ck_assert_uint_ge(uv_hrtime() - at, 99000000);
+    ck_assert_uint_ge(uv_now(&loop) - at, 99);
     close(raw);
 }
 END_TEST
