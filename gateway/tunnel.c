@@ -151,6 +151,7 @@ static void end(struct gw_tunnel *t, const char *why, bool reset)
     struct gw_worker *w = t->w;
 
     gw_log_tunnel(w, t->note, t->up.bytes, t->down.bytes, t->start_ms, why);
+    w->n_timed -= t->admitted_until != 0;
     gw_timer_stop(&t->timer);
     if (reset) {
         gw_sock_reset(&t->client);
@@ -464,6 +465,7 @@ void gw_tunnel_start(struct gw_worker *w, struct gw_tunnel_end *client, struct g
     x->use = 0;
     t->host_port = x->host_port;
     t->admitted_until = x->admitted_until;
+    w->n_timed += t->admitted_until != 0;
     gw_use_becomes_tunnel(w, t->use);
     gw_exchange_upgraded(x);
     t->client_peer = client->peer;

@@ -207,7 +207,7 @@ static void *run(void *arg)
         if (w->draining && w->drain_until - now < wait)
             wait = w->drain_until - now;
         gw_loop_run(w->loop, (int)wait);
-        if (now >= w->void_at) {
+        if (w->n_timed > 0 && now >= w->void_at) {
             w->void_at = now + VOID_MS;
             gw_tunnel_end_void(w, (uint64_t)time(NULL));
         }

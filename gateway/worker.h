@@ -128,6 +128,7 @@ struct gw_worker {
     bool draining; /* no new connections; exchanges are each connection's last */
     bool gentle;   /* idle connections may still send a request */
     uint64_t drain_until, void_at;
+    unsigned n_timed; /* tunnels whose visitor was let in for a time only */
 };
 
 /* Create workers with their listeners (see listener.h) and start the threads. */

@@ -66,7 +66,8 @@ void sync_ignore_free(struct sync_ignore *ig);
 
 /* The rules of one folder ("" is the home folder) are now these bytes; they are copied.
  * UV_E2BIG: over a limit; what the folder holds is SYNC_IGNORE_UNSURE until its rules are set or
- * dropped again. UV_ENOSPC: too many files with rules, as UV_E2BIG for the whole session.
+ * dropped again. UV_ENOSPC: too many files with rules; the whole session is unsure from then on,
+ * also when files are dropped: make the rules anew.
  * UV_EINVAL: dir is no path that sync_path_check() takes. UV_ENOMEM: nothing has changed. */
 TR_MUST_CHECK int sync_ignore_set(struct sync_ignore *ig, enum sync_ignore_level level,
                                   const char *dir, size_t dir_len, const char *bytes, size_t len,

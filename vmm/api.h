@@ -61,7 +61,8 @@ void vmm_api_events(struct vmm_request *req);
 
 /* forward.c: endpoints that the sandbox's agent answers */
 void vmm_api_forward(struct vmm_request *req);
-/* A window as a WebSocket. */
+
+/* api_attach.c: a window as a WebSocket */
 void vmm_api_attach(struct vmm_request *req);
 
 /* view.c: how things look in answers (new references; NULL when out of memory) */
