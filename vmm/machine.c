@@ -86,6 +86,7 @@ struct vm_spec machine_spec(struct vmm_machine *m)
         .run_dir = m->run_dir,
         .cgroup = o->cgroup,
         .qemu = o->qemu,
+        .qemu_version = node->qemu_version,
         .uid = getuid() == 0 ? o->qemu_uid : 0,
         .gid = getuid() == 0 ? o->qemu_gid : 0,
     };

@@ -19,6 +19,7 @@
 #include "transom/state.h"
 #include "vmm/active.h"
 #include "vmm/api.h"
+#include "vmm/driver/qemu_version.h"
 #include "vmm/embedded_redis.h"
 #include "vmm/file.h"
 #include "vmm/image.h"
@@ -270,36 +271,43 @@ static void serve(struct manager *m)
     tr_daemon_notify("READY=1");
 }
 
+/* A signal came while something was under way: now it is not. Returns whether we go down. */
+static bool resume_going_down(struct manager *m)
+{
+    m->stage = STAGE_SERVING;
+    if (!m->vmm.ending)
+        return false;
+    m->vmm.ending = false;
+    go_down(m);
+    return true;
+}
+
 static void on_recovered(const struct err *err, void *arg)
 {
     struct manager *m = arg;
 
-    m->stage = STAGE_SERVING;
-    if (m->vmm.ending) { /* a signal came meanwhile */
-        m->vmm.ending = false;
-        go_down(m);
-    } else if (err->code != 0) {
+    if (resume_going_down(m))
+        return;
+    if (err->code != 0)
         fail(m, err);
-    } else {
+    else
         serve(m);
-    }
 }
 
-static void on_probed(const struct vm_kvm_result *result, void *arg)
+static void on_qemu_version(unsigned version, void *arg)
 {
     struct manager *m = arg;
     struct err err = {0};
-    int r;
+    int r = 0;
 
-    m->stage = STAGE_SERVING; /* for go_down(): nothing is under way */
-    if (m->vmm.ending) {
-        m->vmm.ending = false;
-        go_down(m);
+    if (resume_going_down(m))
         return;
-    }
-    log_info("kvm: %s: %s", vm_kvm_verdict_name(result->verdict), result->reason);
-    r = vmm_node_init(&m->node, &m->options, result, &err);
-    if (r == 0 && !*m->options.redis_url)
+    m->node.qemu_version = version;
+    if (m->node.accel == VM_ACCEL_TCG && version < QEMU_VERSION_TCG_THREADS)
+        log_info("qemu: %u.%u: the processors of a machine take turns (at once from %u.%u on)",
+                 version / 100, version % 100, QEMU_VERSION_TCG_THREADS / 100,
+                 QEMU_VERSION_TCG_THREADS % 100);
+    if (!*m->options.redis_url)
         r = vmm_redis_open(&m->loop, &m->options, &m->redis, &err);
     if (r == 0)
         r = vmm_machines_open(&m->vmm, &m->vmm.machines, &err);
@@ -309,6 +317,25 @@ static void on_probed(const struct vm_kvm_result *result, void *arg)
     }
     m->stage = STAGE_MACHINES;
     vmm_machines_recover(m->vmm.machines, on_recovered, m);
+}
+
+static void on_probed(const struct vm_kvm_result *result, void *arg)
+{
+    struct manager *m = arg;
+    struct err err = {0};
+
+    if (resume_going_down(m))
+        return;
+    log_info("kvm: %s: %s", vm_kvm_verdict_name(result->verdict), result->reason);
+    if (vmm_node_init(&m->node, &m->options, result, &err) != 0) {
+        fail(m, &err);
+        return;
+    }
+    if (qemu_version_start(&m->loop, m->options.qemu, PROBE_TIMEOUT_MS, on_qemu_version, m, &err) ==
+        0)
+        m->stage = STAGE_PROBE;
+    else
+        on_qemu_version(0, m); /* no such program: that is told when a machine starts */
 }
 
 static void init_handles(struct manager *m)

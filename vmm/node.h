@@ -11,6 +11,7 @@
 struct vmm_node {
     enum vm_accel accel;
     struct vm_kvm_result kvm;
+    unsigned qemu_version; /* as in struct vm_spec */
     int64_t cpus, memory_mb;
 };
 

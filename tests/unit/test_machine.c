@@ -5,6 +5,7 @@
 #include "vmm/driver/exit_reason.h"
 #include "vmm/driver/kvm_probe.h"
 #include "vmm/driver/qemu_args.h"
+#include "vmm/driver/qemu_version.h"
 #include "vmm/driver/spec.h"
 #include "vmm/driver/warn_once.h"
 #include "vmm/proc/procid.h"
@@ -174,7 +175,7 @@ START_TEST(a_tcg_machine_knows_the_clock_rate)
 
     ck_assert_ptr_nonnull(argv);
     ck_assert_str_eq(argv[0], "/usr/bin/q");
-    ck_assert(has(argv, "-accel", "tcg,thread=multi,tb-size=64"));
+    ck_assert(has(argv, "-accel", "tcg,thread=single,tb-size=64"));
     ck_assert(has(argv, "-cpu", "max,-erms"));
     ck_assert(has(argv, "-action", "reboot=shutdown,shutdown=pause"));
     ck_assert(has(argv, "-sandbox",
@@ -194,6 +195,23 @@ START_TEST(a_tcg_machine_knows_the_clock_rate)
         "i8042.noaux i8042.nomux "
         "i8042.nopnp pci=off transom.root=root transom.data=data debug");
     qemu_args_free(argv);
+}
+END_TEST
+
+START_TEST(processors_run_at_once_where_qemu_can_do_it)
+{
+    static const unsigned versions[] = {0, 702, 800, 801, 1002};
+
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        char **argv;
+
+        spec.qemu_version = versions[i];
+        argv = qemu_args(&spec, &places);
+        ck_assert(has(argv, "-accel",
+                      versions[i] >= 801 ? "tcg,thread=multi,tb-size=64"
+                                         : "tcg,thread=single,tb-size=64"));
+        qemu_args_free(argv);
+    }
 }
 END_TEST
 
@@ -381,6 +399,17 @@ START_TEST(the_probes_answer_is_understood)
 }
 END_TEST
 
+START_TEST(qemus_version_is_understood)
+{
+    ck_assert_uint_eq(
+        qemu_version_parse("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\n"), 702);
+    ck_assert_uint_eq(qemu_version_parse("QEMU emulator version 10.0.2\nCopyright"), 1000);
+    ck_assert_uint_eq(qemu_version_parse("QEMU emulator version x"), 0);
+    ck_assert_uint_eq(qemu_version_parse("sh: not found"), 0);
+    ck_assert_uint_eq(qemu_version_parse(""), 0);
+}
+END_TEST
+
 START_TEST(a_warning_is_new_once)
 {
     ck_assert(warn_once("no limit: cannot write 5 to /a/b"));
@@ -403,6 +432,7 @@ int main(void)
     tcase_add_test(tc, broken_messages_are_refused);
     tcase_add_test(tc, bad_specs_are_refused);
     tcase_add_test(tc, a_tcg_machine_knows_the_clock_rate);
+    tcase_add_test(tc, processors_run_at_once_where_qemu_can_do_it);
     tcase_add_test(tc, a_kvm_machine_does_without);
     tcase_add_test(tc, what_is_not_there_is_not_named);
     tcase_add_loop_test(tc, ends_are_told_apart, 0, sizeof(exits) / sizeof(exits[0]));
@@ -411,6 +441,7 @@ int main(void)
     tcase_add_test(tc, a_pidfile_names_exactly_one_process);
     tcase_add_test(tc, bad_pidfiles_are_refused);
     tcase_add_test(tc, the_probes_answer_is_understood);
+    tcase_add_test(tc, qemus_version_is_understood);
     tcase_add_test(tc, a_warning_is_new_once);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);

@@ -17,6 +17,8 @@
 #include <uv.h>
 #include "transom/err.h"
 
+#define VM_QEMU_PROGRAM "qemu-system-x86_64"
+
 enum vm_accel { VM_ACCEL_TCG, VM_ACCEL_KVM };
 const char *vm_accel_name(enum vm_accel accel); /* "tcg", "kvm" */
 
@@ -36,8 +38,10 @@ struct vm_spec {
     unsigned disk_mb;
     /* Own folder of this machine, e.g. /run/transom/vm/<label>; made with mode 0700. */
     const char *run_dir;
-    const char *cgroup; /* parent group, e.g. "transom"; "": no limits by cgroup */
-    const char *qemu;   /* program name (found in PATH) or path; "": qemu-system-x86_64 */
+    const char *cgroup;    /* parent group, e.g. "transom"; "": no limits by cgroup */
+    const char *qemu;      /* program name (found in PATH) or path; "": VM_QEMU_PROGRAM */
+    uint32_t qemu_version; /* 801: 8.1; 0: not known. Under TCG it tells whether the vCPUs run at
+                            * once or take turns (qemu_version.h). */
     /* Network: a tap that exists in the named namespace (struct net_port). "": no network. */
     const char *netns, *tap;
     uint8_t mac[6];

@@ -251,7 +251,7 @@ static int find_program(const char *name, char *out, struct err *err)
     char candidate[PATH_MAX];
 
     if (name[0] == '\0')
-        name = "qemu-system-x86_64";
+        name = VM_QEMU_PROGRAM;
     if (strchr(name, '/') != NULL) {
         if (access(name, X_OK) != 0 || realpath(name, out) == NULL)
             return tr_err_set(err, -errno, "vmm.qemu: %s: %s", name, strerror(errno));

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "vmm/driver/qemu_version.h"
+
 #define ARGS_MAX 96
 
 struct args {
@@ -56,7 +58,8 @@ static void add_machine(struct args *a, const struct vm_spec *spec)
     if (spec->accel == VM_ACCEL_KVM)
         add(a, "kvm");
     else
-        add(a, "tcg,thread=multi,tb-size=%u", qemu_tb_mb(spec));
+        add(a, "tcg,thread=%s,tb-size=%u",
+            spec->qemu_version >= QEMU_VERSION_TCG_THREADS ? "multi" : "single", qemu_tb_mb(spec));
     add(a, "-cpu");
     /* TCG's "rep stosb" is slow, and the kernel clears pages with it where ERMS is offered. */
     add(a, spec->accel == VM_ACCEL_KVM ? "host" : "max,-erms");

@@ -21,13 +21,14 @@ static const struct {
     enum field_type type;
     size_t offset;
 } fields[] = {
-    FIELD(label, FIELD_TEXT),     FIELD(instance, FIELD_U64),  FIELD(accel, FIELD_U32),
-    FIELD(vcpus, FIELD_U32),      FIELD(memory_mb, FIELD_U32), FIELD(tsc_khz, FIELD_U32),
-    FIELD(kernel, FIELD_TEXT),    FIELD(initrd, FIELD_TEXT),   FIELD(root_image, FIELD_TEXT),
-    FIELD(data_disk, FIELD_TEXT), FIELD(disk_mb, FIELD_U32),   FIELD(run_dir, FIELD_TEXT),
-    FIELD(cgroup, FIELD_TEXT),    FIELD(qemu, FIELD_TEXT),     FIELD(netns, FIELD_TEXT),
-    FIELD(tap, FIELD_TEXT),       FIELD(mac, FIELD_MAC),       FIELD(mtu, FIELD_U16),
-    FIELD(uid, FIELD_U32),        FIELD(gid, FIELD_U32),       FIELD(cmdline, FIELD_TEXT),
+    FIELD(label, FIELD_TEXT),       FIELD(instance, FIELD_U64),   FIELD(accel, FIELD_U32),
+    FIELD(vcpus, FIELD_U32),        FIELD(memory_mb, FIELD_U32),  FIELD(tsc_khz, FIELD_U32),
+    FIELD(qemu_version, FIELD_U32), FIELD(kernel, FIELD_TEXT),    FIELD(initrd, FIELD_TEXT),
+    FIELD(root_image, FIELD_TEXT),  FIELD(data_disk, FIELD_TEXT), FIELD(disk_mb, FIELD_U32),
+    FIELD(run_dir, FIELD_TEXT),     FIELD(cgroup, FIELD_TEXT),    FIELD(qemu, FIELD_TEXT),
+    FIELD(netns, FIELD_TEXT),       FIELD(tap, FIELD_TEXT),       FIELD(mac, FIELD_MAC),
+    FIELD(mtu, FIELD_U16),          FIELD(uid, FIELD_U32),        FIELD(gid, FIELD_U32),
+    FIELD(cmdline, FIELD_TEXT),
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 

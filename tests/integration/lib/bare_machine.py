@@ -38,7 +38,7 @@ class Machine:
         self.socket = os.path.join(folder, "agent.sock")
         words = ("console=ttyS0 quiet loglevel=4 reboot=t panic=-1 tsc=reliable no_timer_check pci=off "
                  f"tsc_early_khz={khz} lpj={khz * 4} transom.root=root")
-        argv = ["qemu-system-x86_64", "-M", "microvm,isa-serial=on,rtc=on", "-accel", "tcg,tb-size=128",
+        argv = ["qemu-system-x86_64", "-M", "microvm,isa-serial=on,rtc=on", "-accel", "tcg,thread=single,tb-size=128",
                 "-cpu", "max,-erms", "-smp", "2", "-m", str(memory), "-nodefaults", "-no-user-config",
                 "-display", "none", "-no-reboot", "-serial", f"file:{self.console_path}",
                 "-kernel", os.path.join(image, describe(image)["files"]["kernel"]),
