@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include "sync/path.h"
+#include "sync/tree.h"
 #include "sync/wild.h"
 
 /* Where a name of the table counts. */
@@ -64,6 +65,7 @@ static const struct {
     {".windsurf-server", TOP, SYNC_WHY_PRIVATE, NULL, NULL},
     /* Caches and tool chains of the home. */
     {".cache", TOP, SYNC_WHY_PRIVATE, NULL, NULL},
+    {SYNC_STAGE_NAME, TOP, SYNC_WHY_PRIVATE, NULL, NULL}, /* sync's own, on the way */
     {".npm", TOP, SYNC_WHY_PRIVATE, NULL, NULL},
     {".pnpm-store", TOP, SYNC_WHY_PRIVATE, NULL, NULL},
     {".bun", TOP, SYNC_WHY_PRIVATE, NULL, NULL},
@@ -135,6 +137,8 @@ static const struct {
      "package.json CMakeLists.txt Makefile build.gradle build.gradle.kts", NULL},
     {"_build", ANY_DIR, SYNC_WHY_BUILD, "mix.exs dune-project conf.py Makefile", NULL},
     {"coverage", ANY_DIR, SYNC_WHY_BUILD, "package.json", NULL},
+
+    {".transom-*.part", ANY_FILE, SYNC_WHY_CACHE, NULL, NULL}, /* an upload on its way */
 
     /* Logs. */
     {"*.log", ANY_FILE, SYNC_WHY_LOG, NULL, NULL},

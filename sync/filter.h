@@ -23,10 +23,9 @@
 #include <stdint.h>
 #include "sync/ignore.h"
 #include "sync/kinds.h"
+#include "sync/node.h"
 
 #define SYNC_SIZE_LIMIT (INT64_C(10) * 1024 * 1024) /* bytes; the default, 10 MB */
-
-enum sync_type { SYNC_TYPE_FILE, SYNC_TYPE_DIR, SYNC_TYPE_LINK, SYNC_TYPE_SPECIAL };
 
 enum sync_why {
     SYNC_TAKEN = 0,
