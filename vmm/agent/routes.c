@@ -8,6 +8,7 @@
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/ssh.h"
 #include "vmm/agent/ssh_keys.h"
+#include "vmm/agent/sync_api.h"
 #include "vmm/agent/tunnel.h"
 #include "vmm/agent/window_api.h"
 
@@ -44,6 +45,11 @@ const struct agent_route agent_routes[] = {
     {"GET", "/v1/files/watch", 0, false, agent_files_handle_watch},
     {"POST", "/v1/files/move", AGENT_JSON_LIMIT, false, agent_files_handle_move},
     {"POST", "/v1/files/mkdir", AGENT_JSON_LIMIT, false, agent_files_handle_mkdir},
+    {"POST", "/v1/sync/list", 0, false, agent_sync_handle_list},
+    {"POST", "/v1/sync/hash", 0, false, agent_sync_handle_hash},
+    {"POST", "/v1/sync/read", 0, false, agent_sync_handle_read},
+    {"POST", "/v1/sync/apply", 0, false, agent_sync_handle_apply},
+    {"POST", "/v1/sync/watch", 0, false, agent_sync_handle_watch},
     {"POST", "/v1/ssh/keys", AGENT_JSON_LIMIT, false, agent_ssh_keys_handle_post},
     {"POST", "/v1/ssh", 0, false, agent_ssh_handle_open},
     {"GET", "/v1/ssh", 0, false, agent_ssh_handle_list},
