@@ -50,6 +50,20 @@ void vmm_api_access_put(struct vmm_request *req);
 void vmm_api_access_revoke(struct vmm_request *req);
 void vmm_api_link_new(struct vmm_request *req);
 
+/* api_files.c, api_file_get.c, api_file_put.c: the session's store */
+void vmm_api_store_list(struct vmm_request *req);
+void vmm_api_store_get(struct vmm_request *req);
+void vmm_api_store_put(struct vmm_request *req);
+void vmm_api_store_delete(struct vmm_request *req);
+void vmm_api_store_move(struct vmm_request *req);
+
+/* api_checkpoints.c, api_changes.c */
+void vmm_api_checkpoint_list(struct vmm_request *req);
+void vmm_api_checkpoint_new(struct vmm_request *req);
+void vmm_api_checkpoint_get(struct vmm_request *req);
+void vmm_api_checkpoint_restore(struct vmm_request *req);
+void vmm_api_changes(struct vmm_request *req);
+
 /* api_ssh.c */
 void vmm_api_ssh_key(struct vmm_request *req);
 

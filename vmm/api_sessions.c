@@ -6,6 +6,7 @@
 #include "transom/log.h"
 #include "vmm/api.h"
 #include "vmm/live.h"
+#include "vmm/store.h"
 #include "vmm/vmm.h"
 
 #define LIST_MAX 1000
@@ -89,7 +90,7 @@ void vmm_api_session_get(struct vmm_request *req)
     vmm_reply_json(req, 200, vmm_view_session(req->vmm, req->session));
 }
 
-/* ---- deletion: mark it, stop every sandbox, remove the records, answer ---- */
+/* ---- deletion: mark it, stop every sandbox, end its store, remove all, answer ---- */
 
 struct deletion {
     struct vmm *vmm;
@@ -123,6 +124,11 @@ static void on_stopped(struct vmm_sandbox *sb, int status, const char *why, void
     deletion_step(d);
 }
 
+static void on_store_ended(void *arg)
+{
+    deletion_step(arg);
+}
+
 static void deletion_step(struct deletion *d)
 {
     struct vmm_session *session = vmm_session_find(&d->vmm->sessions, d->session);
@@ -142,10 +148,13 @@ static void deletion_step(struct deletion *d)
             return;
         }
     }
+    if (vmm_store_end(d->vmm, session, on_store_ended, d))
+        return; /* on_store_ended() goes on */
     log_info("session=%s: deleted", session->id);
     vmm_live_session_gone(d->vmm, session);
     if (vmm_session_remove(&d->vmm->sessions, session, &err) != 0)
         log_error("session=%s: %s; the next start tries again", d->session, err.msg);
+    vmm_stores_sweep(d->vmm);
     tr_err_clear(&err);
     deletion_end(d, &err);
 }

@@ -169,6 +169,13 @@ int vmm_file_remove(const char *dir, const char *name, struct err *err)
     return 0;
 }
 
+int vmm_file_sync_dir(const char *dir, struct err *err)
+{
+    int r = sync_dir(dir);
+
+    return r == 0 ? 0 : tr_err_set(err, r, "cannot sync %s: %s", dir, strerror(-r));
+}
+
 static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
     (void)st;

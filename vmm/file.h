@@ -26,6 +26,8 @@ TR_MUST_CHECK int vmm_file_read_json(const char *path, size_t max, json_t **out,
 TR_MUST_CHECK int vmm_file_remove(const char *dir, const char *name, struct err *err);
 /* Remove a folder with all in it; follows no symbolic link. Missing is fine. */
 TR_MUST_CHECK int vmm_file_remove_tree(const char *path, struct err *err);
+/* What is in a folder by now is so after a crash, too. */
+TR_MUST_CHECK int vmm_file_sync_dir(const char *dir, struct err *err);
 /* A record that cannot be read: log why and keep it as path.broken-<time>. */
 void vmm_file_set_aside(const char *path, const struct err *why);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Path up: lock -> records -> KVM probe -> Redis -> network and machines -> live view -> sockets ->
- * ready. Path down (a signal, or a fault on the way up): sockets -> machines -> live view -> Redis.
+ * ready. Path down (a signal, or a fault on the way up): sockets -> machines -> stores -> live view
+ * -> Redis.
  * Machines are adopted before the live view opens, so that it never says "asleep" of one that
  * runs. */
 #include "vmm/manager.h"
@@ -28,6 +29,7 @@
 #include "vmm/node.h"
 #include "vmm/preview_key.h"
 #include "vmm/server.h"
+#include "vmm/store.h"
 
 #define PROBE_TIMEOUT_MS 10000
 #define BEAT_TICKS       15   /* between signs of life on event streams */
@@ -40,6 +42,7 @@ enum stage {
     STAGE_SERVING,
     STAGE_CLOSE_SERVER,
     STAGE_CLOSE_MACHINES,
+    STAGE_CLOSE_STORES,
     STAGE_CLOSE_LIVE,
     STAGE_CLOSE_REDIS,
     STAGE_OVER,
@@ -98,8 +101,13 @@ static void close_step(void *arg)
                 break;
             vmm_machines_close(m->vmm.machines, stop, close_step, m);
             return;
-        case STAGE_CLOSE_LIVE:
+        case STAGE_CLOSE_STORES:
             m->vmm.machines = NULL;
+            if (m->vmm.stores == NULL)
+                break;
+            vmm_stores_close(m->vmm.stores, close_step, m);
+            return;
+        case STAGE_CLOSE_LIVE:
             if (m->vmm.live == NULL)
                 break;
             vmm_live_close(m->vmm.live, stop, close_step, m);
@@ -155,6 +163,8 @@ static void on_tick(uv_timer_t *timer)
     }
     if (m->vmm.machines != NULL)
         vmm_machines_tick(m->vmm.machines, now);
+    if (m->vmm.stores != NULL)
+        vmm_stores_tick(m->vmm.stores, now);
     vmm_sessions_reap(&m->vmm.sessions);
     if (++m->n_ticks % BEAT_TICKS == 0)
         vmm_events_beat(&m->vmm.events);
@@ -219,6 +229,8 @@ static int open_records(struct manager *m, struct err *err)
     snprintf(dir, sizeof(dir), "%s/sessions", o->state_dir);
     r = vmm_sessions_open(&m->vmm.sessions, dir, err);
     if (r == 0)
+        r = vmm_stores_open(&m->vmm, &m->vmm.stores, err);
+    if (r == 0)
         vmm_active_hide(&m->vmm);
     return r;
 }
@@ -265,6 +277,7 @@ static void serve(struct manager *m)
         return;
     }
     resume_deletions(m);
+    vmm_stores_sweep(&m->vmm);
     report_image(o);
     log_info("ready: node %s, %s, %s/admin.sock, %s/edge.sock, redis %s", o->node,
              vm_accel_name(m->node.accel), o->run_dir, o->run_dir, vmm_live_url(m->vmm.live));

@@ -88,6 +88,7 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
     o->max_json_bytes = tr_config_int(config, "vmm.max_json_bytes");
     o->stop_machines_on_exit = tr_config_bool(config, "vmm.stop_machines_on_exit");
     o->net_enabled = tr_config_bool(config, "net.enabled");
+    o->quota_mb = tr_config_int(config, "sessions.quota_mb");
     o->idle_timeout_s = tr_config_int(config, "idle.timeout_s");
     o->idle_max_run_s = tr_config_int(config, "idle.max_run_s");
     init_preview(o, config);

@@ -60,6 +60,8 @@ const char *vmm_error_code(int status)
         return "conflict";
     case 411:
         return "length_required";
+    case 412:
+        return "precondition_failed";
     case 413:
         return "too_large";
     case 415:
@@ -74,6 +76,8 @@ const char *vmm_error_code(int status)
         return "bad_gateway";
     case 503:
         return "unavailable";
+    case 507:
+        return "insufficient_storage";
     case 504:
         return "timeout";
     default:

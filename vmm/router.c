@@ -84,6 +84,23 @@ static const struct vmm_member move_members[] = {
     {"user", JSON_STRING, false},
     {0},
 };
+static const struct vmm_member store_move_members[] = {
+    {"from", JSON_STRING, false}, /* or from_b64 */
+    {"from_b64", JSON_STRING, false},
+    {"to", JSON_STRING, false},
+    {"to_b64", JSON_STRING, false},
+    {"replace", JSON_TRUE, false},
+    {0},
+};
+static const struct vmm_member checkpoint_members[] = {
+    {"message", JSON_STRING, false},
+    {0},
+};
+static const struct vmm_member restore_members[] = {
+    {"path", JSON_STRING, false},
+    {"path_b64", JSON_STRING, false},
+    {0},
+};
 static const struct vmm_member mkdir_members[] = {
     {"path", JSON_STRING, true},
     {"mode", JSON_STRING, false},
@@ -113,6 +130,8 @@ static const struct vmm_member signal_members[] = {
 #define GONE       .asleep = VMM_ASLEEP_204
 #define USE        .activity = true
 #define WEBSOCKET  .websocket = true
+#define TAIL       .tail = true
+#define SINCE      .needs_query = "since"
 #define PATH       .needs_query = "path"
 #define GATEWAY    .gateway_only = true
 
@@ -140,6 +159,19 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    S "/secrets",              READ,    NONE,   active_list),
     AT("PUT",    S "/secrets/{name}",       SESSION, NONE,   active_put),
     AT("DELETE", S "/secrets/{name}",       SESSION, NONE,   active_delete),
+
+    /* The session's own files, whether a machine runs or not. */
+    AT("GET",    S "/files",                READ,    NONE,   store_list),
+    AT("POST",   S "/files/move",           SESSION, JSON,   store_move, MEMBERS(store_move)),
+    AT("GET",    S "/files/{path}",         READ,    NONE,   store_get, TAIL),
+    AT("HEAD",   S "/files/{path}",         READ,    NONE,   store_get, TAIL),
+    AT("PUT",    S "/files/{path}",         SESSION, STREAM, store_put, TAIL),
+    AT("DELETE", S "/files/{path}",         SESSION, NONE,   store_delete, TAIL),
+    AT("GET",    S "/changes",              READ,    NONE,   changes, SINCE),
+    AT("GET",    S "/checkpoints",          READ,    NONE,   checkpoint_list),
+    AT("POST",   S "/checkpoints",          SESSION, JSON,   checkpoint_new, MEMBERS(checkpoint)),
+    AT("GET",    S "/checkpoints/{checkpoint}", READ, NONE,  checkpoint_get),
+    AT("POST",   S "/checkpoints/{checkpoint}/restore", SESSION, JSON, checkpoint_restore, MEMBERS(restore)),
 
     AT("GET",    S "/sandboxes",            READ,    NONE,   sandbox_list),
     AT("GET",    N,                         READ,    NONE,   sandbox_get),
@@ -194,20 +226,24 @@ const struct vmm_endpoint vmm_endpoints[] = {
 /* clang-format on */
 const size_t vmm_n_endpoints = sizeof(vmm_endpoints) / sizeof(vmm_endpoints[0]);
 
-/* Does path fit pattern? Raw parameters go to raw[] (start) and len[]. */
-static bool fits(const char *pattern, const char *path, const char **raw, size_t *len, size_t *n)
+/* Does path fit the endpoint? Raw parameters go to raw[] (start) and len[]. */
+static bool fits(const struct vmm_endpoint *e, const char *path, const char **raw, size_t *len,
+                 size_t *n)
 {
+    const char *pattern = e->path;
+
     *n = 0;
     while (*pattern) {
         if (*pattern == '{') {
-            size_t value_len = strcspn(path, "/");
+            const char *rest = strchr(pattern, '}') + 1;
+            size_t value_len = e->tail && *rest == '\0' ? strlen(path) : strcspn(path, "/");
 
             if (value_len == 0 || *n == VMM_PARAMS_MAX)
                 return false;
             raw[*n] = path;
             len[(*n)++] = value_len;
             path += value_len;
-            pattern = strchr(pattern, '}') + 1;
+            pattern = rest;
         } else if (*pattern++ != *path++) {
             return false;
         }
@@ -227,7 +263,7 @@ int vmm_route(struct vmm_request *req, const char *method)
 
         if (e->gateway_only && !req->from_gateway)
             continue;
-        if (!fits(e->path, req->path, raw, len, &n))
+        if (!fits(e, req->path, raw, len, &n))
             continue;
         if (strcmp(e->method, method) == 0)
             found = e;

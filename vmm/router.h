@@ -37,6 +37,8 @@ struct vmm_endpoint {
     size_t raw_max;                   /* VMM_BODY_RAW */
     enum vmm_asleep asleep;           /* agent-backed */
     const char *empty;                /* VMM_ASLEEP_EMPTY: the answer */
+    bool tail;                        /* the last {x} takes the rest of the path, "/" and all, and
+                                       * its bytes need not be UTF-8 */
     bool websocket;                   /* it may be asked for as one */
     bool activity;                    /* it counts for the idle rule */
     const char *needs_query;          /* a query member that must be there, or NULL */

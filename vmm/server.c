@@ -298,6 +298,8 @@ static void begin(struct vmm_request *req, const struct connection *c)
         return;
     }
     for (size_t i = 0; i < req->n_params; i++) {
+        if (e->tail && i + 1 == req->n_params)
+            continue;
         if (!vmm_utf8_valid(req->params[i], strlen(req->params[i]))) {
             vmm_reply_error(req, 400, "the path is not UTF-8");
             return;

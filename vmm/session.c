@@ -471,13 +471,18 @@ int vmm_session_mark_deleting(struct vmm_sessions *s, struct vmm_session *sessio
 int vmm_session_remove(struct vmm_sessions *s, struct vmm_session *session, struct err *err)
 {
     struct vmm_gone *gone = &s->gone[s->n_gone++ % VMM_GONE_KEPT];
-    char dir[VMM_PATH_SIZE];
-    int r;
+    char dir[VMM_PATH_SIZE], aside[VMM_PATH_SIZE];
+    int r = 0;
 
     memcpy(gone->id, session->id, sizeof(gone->id));
     memcpy(gone->owner, session->owner, sizeof(gone->owner));
     session_dir(s, session->id, dir);
-    r = vmm_file_remove_tree(dir, err); /* on a fault the next start of the manager tries again */
+    snprintf(aside, sizeof(aside), "%s/" VMM_SESSION_GONE "%s", s->dir, session->id);
+    /* On a fault the next start of the manager tries again. */
+    if (rename(dir, aside) != 0 && errno != ENOENT)
+        r = tr_err_set(err, -errno, "cannot rename %s: %s", dir, strerror(errno));
+    else
+        r = vmm_file_sync_dir(s->dir, err);
     unlink_session(s, session);
     session->next = s->dead;
     s->dead = session;

@@ -10,6 +10,7 @@
 
 #define VMM_SESSION_NAME_MAX 128
 #define VMM_SESSIONS_MAX     100000
+#define VMM_SESSION_GONE     ".gone-" /* what is left of a deleted one: this and its id */
 #define VMM_GONE_KEPT        1024 /* deleted sessions remembered, so that deleting again is fine */
 
 struct vmm_session {
@@ -58,7 +59,8 @@ const struct vmm_gone *vmm_sessions_gone(const struct vmm_sessions *s, const cha
 /* Mark on disk and in memory that it goes. */
 TR_MUST_CHECK int vmm_session_mark_deleting(struct vmm_sessions *s, struct vmm_session *session,
                                             struct err *err);
-/* Remove the records. All its sandboxes are asleep or failed. Its memory stays until
+/* Its folder gets a name that begins with VMM_SESSION_GONE, for vmm_stores_sweep() to remove: there
+ * may be many files in it. All its sandboxes are asleep or failed. Its memory stays until
  * vmm_sessions_reap(), since this may run inside a callback of one of its sandboxes. */
 TR_MUST_CHECK int vmm_session_remove(struct vmm_sessions *s, struct vmm_session *session,
                                      struct err *err);

@@ -15,6 +15,7 @@ struct vmm_live;
 struct vmm_node;
 struct vmm_machines;
 struct vmm_server;
+struct vmm_stores;
 
 /* How many starts visitors may still cause, see api_wake.c. */
 struct vmm_wakes {
@@ -35,6 +36,7 @@ struct vmm {
     struct vmm_events events;
     struct vmm_live *live;         /* NULL in tests without Redis */
     struct vmm_machines *machines; /* NULL in tests without machines */
+    struct vmm_stores *stores;     /* of the sessions' files; NULL in tests without them */
     struct vmm_server *server;
     struct vmm_wakes wakes;
     bool ending; /* a graceful end has begun: nothing new is started */

@@ -158,6 +158,26 @@ START_TEST(parameters_are_decoded)
 }
 END_TEST
 
+START_TEST(a_file_s_path_is_the_rest)
+{
+    ck_assert_int_eq(route("GET", "/v1/sessions/abc/files/a/b%20c/%ff%2Fd"), 200);
+    ck_assert_uint_eq(req.n_params, 2);
+    ck_assert_str_eq(req.params[1], "a/b c/\xff/d");
+    clear();
+    ck_assert_int_eq(route("DELETE", "/v1/sessions/abc/files//a/../b/"), 200);
+    ck_assert_str_eq(req.params[1], "/a/../b/"); /* the store refuses it */
+    clear();
+    ck_assert_int_eq(status_of("GET", "/v1/sessions/abc/files/"), 404);
+    ck_assert_int_eq(status_of("GET", "/v1/sessions/abc/files/a%00"), 400);
+    ck_assert_int_eq(route("POST", "/v1/sessions/abc/files/move"), 200);
+    ck_assert_uint_eq(req.n_params, 1);
+    clear();
+    ck_assert_int_eq(route("POST", "/v1/sessions/abc/files/moved"), 405);
+    ck_assert_str_eq(req.allow, "GET, HEAD, PUT, DELETE");
+    clear();
+}
+END_TEST
+
 START_TEST(paths_that_do_not_exist)
 {
     static const char *const paths[] = {"",
@@ -251,6 +271,7 @@ int main(void)
     tcase_add_test(tc, required_members_are_described);
     tcase_add_test(tc, every_endpoint_is_found);
     tcase_add_test(tc, parameters_are_decoded);
+    tcase_add_test(tc, a_file_s_path_is_the_rest);
     tcase_add_test(tc, paths_that_do_not_exist);
     tcase_add_test(tc, wrong_methods_name_the_right_ones);
     tcase_add_test(tc, broken_escapes);
