@@ -170,6 +170,25 @@ char *cli_sandbox_path(struct cli *cli, const char *fmt, ...)
     return path;
 }
 
+char *cli_session_path(struct cli *cli, const char *fmt, ...)
+{
+    char *id = cli_session_id(cli, NULL), *tail = NULL, *path;
+    va_list ap;
+    int n;
+
+    if (id == NULL)
+        return NULL;
+    va_start(ap, fmt);
+    n = vasprintf(&tail, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        abort();
+    path = cli_printf("/v1/sessions/%s%s", id, tail);
+    free(tail);
+    free(id);
+    return path;
+}
+
 json_t *cli_env_object(const struct cli_list *list)
 {
     json_t *env = json_object();

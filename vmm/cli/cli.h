@@ -29,6 +29,7 @@ struct cli {
     /* single commands */
     const char *signal, *owner;
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
+    const char *to, *format, *message;
     const char *protocol, *port, *path, *expires, *file, *files, *run;
     struct cli_list env, scopes;
     bool force, recursive;
@@ -87,6 +88,10 @@ char *cli_session_id(struct cli *cli, const char *arg);
 /* "/v1/sessions/ID/sandboxes/NAME" + a path made from fmt. The caller frees; NULL after saying
  * why. Values put into fmt must be encoded already. */
 char *cli_sandbox_path(struct cli *cli, const char *fmt, ...) TR_PRINTF(2, 3);
+/* "/v1/sessions/ID" + a path made from fmt, likewise. */
+char *cli_session_path(struct cli *cli, const char *fmt, ...) TR_PRINTF(2, 3);
+/* Set object[key] to bytes, or key_b64 to them in base 64 when they are no UTF-8 (files.c). */
+void cli_set_bytes(json_t *object, const char *key, const char *bytes);
 /* Percent-encode for a path segment or a query value. The caller frees; aborts without memory. */
 char *cli_encode(const char *text);
 /* printf() into new memory; aborts without memory, as a short-lived command may. */
@@ -113,6 +118,12 @@ void cli_print_table(const json_t *rows, const char *const *keys, const char *co
 const char *cli_file_user(const struct cli *cli);
 /* Put the time of mtime_ms into an entry, as it is shown (file.c). */
 void cli_add_mtime(json_t *entry);
+
+/* Get a path of the API into a local file (file.c), which appears whole or not at all. where NULL:
+ * the last component of remote; "-": standard output; or a folder. Returns the exit status. */
+int cli_get_file(struct cli *cli, const char *path, const char *remote, const char *where);
+/* PUT a local file ("-": standard input), as one stream. Returns the exit status. */
+int cli_put_file(struct cli *cli, const char *path, const char *local);
 
 /* Exit status for an object with exit_code or signal; fallback when it has neither. */
 int cli_exit_status(const json_t *object, int fallback);
@@ -151,6 +162,18 @@ int cmd_file_stat(struct cli *cli, int argc, char **argv);
 int cmd_file_move(struct cli *cli, int argc, char **argv);
 int cmd_file_mkdir(struct cli *cli, int argc, char **argv);
 int cmd_file_watch(struct cli *cli, int argc, char **argv);
+int cmd_files_ls(struct cli *cli, int argc, char **argv);
+int cmd_files_get(struct cli *cli, int argc, char **argv);
+int cmd_files_put(struct cli *cli, int argc, char **argv);
+int cmd_files_mkdir(struct cli *cli, int argc, char **argv);
+int cmd_files_mv(struct cli *cli, int argc, char **argv);
+int cmd_files_rm(struct cli *cli, int argc, char **argv);
+int cmd_checkpoint(struct cli *cli, int argc, char **argv);
+int cmd_checkpoint_list(struct cli *cli, int argc, char **argv);
+int cmd_checkpoint_show(struct cli *cli, int argc, char **argv);
+int cmd_checkpoint_diff(struct cli *cli, int argc, char **argv);
+int cmd_checkpoint_restore(struct cli *cli, int argc, char **argv);
+int cmd_changes(struct cli *cli, int argc, char **argv);
 int cmd_ssh(struct cli *cli, int argc, char **argv);
 int cmd_ssh_config(struct cli *cli, int argc, char **argv);
 int cmd_ssh_proxy(struct cli *cli, int argc, char **argv);

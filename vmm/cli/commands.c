@@ -133,6 +133,16 @@ static const struct cli_option session_options[] = {
      AT(session)},
     END,
 };
+static const struct cli_option message_options[] = {
+    {'m', "message", "TEXT", "what it is about", CLI_TEXT, AT(message)},
+    END,
+};
+static const struct cli_option changes_options[] = {
+    {0, "since", "CHECKPOINT", "id, \"first\" or \"latest\" (default latest)", CLI_TEXT, AT(since)},
+    {0, "to", "CHECKPOINT", "up to this one (default the files as they are now)", CLI_TEXT, AT(to)},
+    {0, "format", "FORMAT", "list (default), patch for git apply, or zip", CLI_TEXT, AT(format)},
+    END,
+};
 static const struct cli_option proxy_options[] = {
     {0, "files", "FOLDER", "tell the key in it, and write known_hosts into it", CLI_TEXT,
      AT(files)},
@@ -167,6 +177,11 @@ OPTIONS(of_key, key_options, );
 OPTIONS(of_events, events_options, );
 OPTIONS(of_secret, secret_options, );
 OPTIONS(of_session, session_options, );
+OPTIONS(of_files, session_options, );
+OPTIONS(of_files_tree, recursive_options, session_options, );
+OPTIONS(of_files_move, move_options, session_options, );
+OPTIONS(of_checkpoint, message_options, session_options, );
+OPTIONS(of_changes, changes_options, session_options, );
 OPTIONS(of_proxy, proxy_options, cli_sandbox_options, );
 
 const struct cli_command cli_commands[] = {
@@ -231,6 +246,38 @@ const struct cli_command cli_commands[] = {
      "Each line is a change and its path below REMOTE (default /home/sandbox). overflow: changes\n"
      "were lost; look again.",
      of_tree, 0, 1, cmd_file_watch},
+    {"files ls", "[FOLDER]", "list the session's files, whether its machine runs or not",
+     "These are the files that the session keeps: they go to every new machine of it.",
+     of_files_tree, 0, 1, cmd_files_ls},
+    {"files get", "FILE [LOCAL]", "copy one of the session's files (LOCAL - is standard output)",
+     "The local file appears whole or not at all.", of_files, 1, 2, cmd_files_get},
+    {"files put", "LOCAL [FILE]", "copy a file into the session (LOCAL - is standard input)",
+     "FILE ending in / is a folder. The file appears whole or not at all; missing folders are "
+     "made.\n"
+     "It can be run if the local one can.",
+     of_files, 1, 2, cmd_files_put},
+    {"files mkdir", "FOLDER...", "make folders, and those above them", NULL, of_files, 1, 99,
+     cmd_files_mkdir},
+    {"files mv", "FROM TO", "rename one of the session's files; missing folders are made", NULL,
+     of_files_move, 2, 2, cmd_files_mv},
+    {"files rm", "FILE...", "delete some of the session's files, and empty folders", NULL,
+     of_files_tree, 1, 99, cmd_files_rm},
+    {"checkpoint list", "", "list what was kept of the session's files, newest first", NULL,
+     of_files, 0, 0, cmd_checkpoint_list},
+    {"checkpoint show", "CHECKPOINT", "show a checkpoint and which files it changed",
+     "CHECKPOINT is an id, at least 7 digits of one, \"latest\" or \"first\".", of_files, 1, 1,
+     cmd_checkpoint_show},
+    {"checkpoint diff", "CHECKPOINT", "print what a checkpoint changed, as a patch", NULL, of_files,
+     1, 1, cmd_checkpoint_diff},
+    {"checkpoint restore", "CHECKPOINT [FILE]", "make all files, or one, what they were then",
+     "What there was is kept in a checkpoint first. FILE may be a folder.", of_files, 1, 2,
+     cmd_checkpoint_restore},
+    {"checkpoint", "", "keep the session's files as they are, and print the checkpoint's id", NULL,
+     of_checkpoint, 0, 0, cmd_checkpoint},
+    {"changes", "[LOCAL]", "show what changed in the session's files since a checkpoint",
+     "A patch goes to standard output, an archive into LOCAL (changes.zip): what was added or\n"
+     "modified.",
+     of_changes, 0, 1, cmd_changes},
     {"ssh", "[SESSION [SSH-OPTION...]] [--] [COMMAND...]",
      "log in, or run a command, by the OpenSSH you have",
      "The key is made for this once, and the machine's host key comes from the API. Options of "

@@ -376,23 +376,21 @@ static int put_in_place(const struct transfer *t, const char *temporary, const c
     return 0;
 }
 
-int cmd_file_get(struct cli *cli, int argc, char **argv)
+int cli_get_file(struct cli *cli, const char *path, const char *remote, const char *where)
 {
-    struct transfer t = {.fd = -1, .label = argv[0], .total = -1};
-    char *name = cli_printf("%s", argv[0]), *local, *temporary = NULL, *encoded, *path;
-    bool to_stdout = argc > 1 && strcmp(argv[1], "-") == 0;
+    struct transfer t = {.fd = -1, .label = remote, .total = -1};
+    char *name = cli_printf("%s", remote), *local, *temporary = NULL;
+    bool to_stdout = where != NULL && strcmp(where, "-") == 0;
     struct stat st;
     int status = 1;
 
-    if (argc > 1 && !to_stdout && stat(argv[1], &st) == 0 && S_ISDIR(st.st_mode))
-        local = cli_printf("%s/%s", argv[1], basename(name));
+    if (where != NULL && !to_stdout && stat(where, &st) == 0 && S_ISDIR(st.st_mode))
+        local = cli_printf("%s/%s", where, basename(name));
     else
-        local = cli_printf("%s", argc > 1 ? argv[1] : basename(name));
-    encoded = cli_encode(argv[0]);
-    path = cli_sandbox_path(cli, "/files?path=%s%s", encoded, cli_file_user(cli));
-    if (path != NULL && to_stdout)
+        local = cli_printf("%s", where != NULL ? where : basename(name));
+    if (to_stdout)
         t.fd = STDOUT_FILENO;
-    if (path != NULL && (to_stdout || open_temporary(local, &t, &temporary) == 0)) {
+    if (to_stdout || open_temporary(local, &t, &temporary) == 0) {
         status = get_all(cli, &t, path, local);
         if (status == 0 && !to_stdout)
             status = put_in_place(&t, temporary, local);
@@ -404,10 +402,39 @@ int cmd_file_get(struct cli *cli, int argc, char **argv)
             unlink(temporary);
     }
     free(temporary);
-    free(path);
-    free(encoded);
     free(local);
     free(name);
+    return status;
+}
+
+int cli_put_file(struct cli *cli, const char *path, const char *local)
+{
+    struct transfer t = {.fd = -1, .label = local};
+    struct stat st = {0};
+    int status = open_local(local, &t, &st);
+
+    if (status == 0) {
+        t.req = http_req_new(cli->http, "PUT", path);
+        t.req->on_read = on_read;
+        http_req_stream_body(t.req, t.total);
+        status = outcome(&t, transfer(&t), local);
+        if (status == 0 && cli->json && t.req->body != NULL)
+            printf("%s\n", t.req->body);
+        http_req_free(t.req);
+    }
+    if (t.fd > STDIN_FILENO)
+        close(t.fd);
+    return status;
+}
+
+int cmd_file_get(struct cli *cli, int argc, char **argv)
+{
+    char *encoded = cli_encode(argv[0]);
+    char *path = cli_sandbox_path(cli, "/files?path=%s%s", encoded, cli_file_user(cli));
+    int status = path != NULL ? cli_get_file(cli, path, argv[0], argc > 1 ? argv[1] : NULL) : 1;
+
+    free(path);
+    free(encoded);
     return status;
 }
 
