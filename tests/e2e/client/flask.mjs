@@ -4,12 +4,14 @@ import { visit } from './visit.mjs'
 await visit(async (page, task, seen) => {
   const me = async () => ({ url: page.url(), ...JSON.parse(await page.textContent('body')) })
   // The app may be starting anew: the gateway's page says so, with 502. It ends without a goodbye: an
-  // answer that was under way is cut, and the browser is told.
+  // answer that was under way is cut, and the browser is told. Of one that it had begun to show it
+  // says no "load", ever.
+  const reason = (error) => error.name === 'TimeoutError' ? 'cut' : String(error).match(/net::\w+/)?.[0] ?? String(error)
   seen.statuses = []
   const until = async (text) => {
     for (;;) {
-      const status = await page.goto(task.url, { waitUntil: 'load' })
-        .then((answer) => answer.status(), (error) => String(error).match(/net::\w+/)?.[0] ?? String(error))
+      const status = await page.goto(task.url, { waitUntil: 'load', timeout: 20000 })
+        .then((answer) => answer.status(), reason)
       if (!seen.statuses.includes(status)) seen.statuses.push(status)
       if ((await page.content()).includes(text)) return
     }
