@@ -464,11 +464,15 @@ static void on_gone(struct vmm_request *req, uint32_t code)
     drop(a);
 }
 
-static void on_shutdown(struct vmm_request *req)
+static void on_dismiss(struct vmm_request *req, enum vmm_dismissal why)
 {
     struct attach *a = req->arg;
 
-    if (a->ws != NULL)
+    if (why == VMM_DISMISS_REVOKED && a->ws == NULL)
+        tr_h2_reset(req->st, CODE_CANCEL);
+    else if (why == VMM_DISMISS_REVOKED)
+        close_with(a, VMM_WS_POLICY, "the API key was deleted");
+    else if (a->ws != NULL)
         close_with(a, VMM_WS_GOING_AWAY, "the manager ends");
 }
 
@@ -476,7 +480,7 @@ static const struct vmm_request_cbs client_cbs = {.on_data = on_data,
                                                   .on_end = on_end,
                                                   .on_drain = on_drain,
                                                   .on_gone = on_gone,
-                                                  .on_shutdown = on_shutdown};
+                                                  .on_dismiss = on_dismiss};
 static const struct vmm_ws_cbs ws_cbs = {
     .send = ws_send, .on_binary = on_binary, .on_text = on_text};
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "vmm/api.h"
 #include "vmm/live.h"
+#include "vmm/server.h"
 #include "vmm/vmm.h"
 
 void vmm_api_key_new(struct vmm_request *req)
@@ -56,8 +57,10 @@ void vmm_api_key_delete(struct vmm_request *req)
     if (key != NULL)
         snprintf(hash, sizeof(hash), "%s", key->hash);
     r = vmm_auth_delete(req->vmm->auth, req->params[0], &err);
-    if (r == 0)
+    if (r == 0) {
         vmm_live_key_gone(req->vmm, hash);
+        vmm_server_key_gone(req->vmm->server, req->params[0]);
+    }
     if (r == 0 || r == -ENOENT) /* deleting again is fine */
         vmm_reply_empty(req, 204);
     else

@@ -195,6 +195,7 @@ int vmm_auth_check(const struct vmm_auth *auth, const char *key, struct vmm_iden
         return -EACCES;
     snprintf(out->owner, sizeof(out->owner), "%s", k->owner);
     out->scope = k->scope;
+    snprintf(out->key, sizeof(out->key), "%s", k->id);
     return 0;
 }
 

@@ -20,6 +20,7 @@ enum vmm_scope { VMM_SCOPE_NONE, VMM_SCOPE_READ, VMM_SCOPE_SESSION, VMM_SCOPE_AD
 struct vmm_identity {
     char owner[VMM_OWNER_MAX + 1];
     enum vmm_scope scope;
+    char key[VMM_ID_LEN + 1]; /* id of the key; "": a local user without one */
 };
 
 /* What is kept of a key. */

@@ -15,6 +15,8 @@ struct vmm_request;
 
 #define VMM_PARAMS_MAX 4
 
+enum vmm_dismissal { VMM_DISMISS_SHUTDOWN, VMM_DISMISS_REVOKED };
+
 /* For handlers that stream. Any may be NULL. */
 struct vmm_request_cbs {
     /* Body bytes; give them back with tr_h2_stream_consume(req->st, len). */
@@ -23,8 +25,9 @@ struct vmm_request_cbs {
     void (*on_drain)(struct vmm_request *req);
     /* The stream is closed: req->st is NULL. Last. */
     void (*on_gone)(struct vmm_request *req, uint32_t code);
-    /* The manager ends soon: say goodbye. */
-    void (*on_shutdown)(struct vmm_request *req);
+    /* The manager ends soon, or the client's key is deleted: say goodbye. NULL: at the end of the
+     * manager the stream is cut with its connection; one of a deleted key at once. */
+    void (*on_dismiss)(struct vmm_request *req, enum vmm_dismissal why);
 };
 
 struct vmm_request {

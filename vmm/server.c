@@ -19,6 +19,7 @@
 #include "vmm/ws.h"
 
 #define BODY_TIMEOUT_MS 30000
+#define CODE_CANCEL     8 /* RFC 9113 section 7 */
 #define PING_MS         60000
 #define BACKLOG         128
 
@@ -605,8 +606,8 @@ void vmm_server_close(struct vmm_server *server, uint64_t grace_ms, void (*cb)(v
     close_listener(&server->admin);
     close_listener(&server->edge);
     for (struct vmm_request *req = server->requests; req != NULL; req = req->next)
-        if (req->cbs != NULL && req->cbs->on_shutdown != NULL)
-            req->cbs->on_shutdown(req); /* streams close later */
+        if (req->cbs != NULL && req->cbs->on_dismiss != NULL)
+            req->cbs->on_dismiss(req, VMM_DISMISS_SHUTDOWN); /* streams close later */
     for (struct connection *c = server->connections; c != NULL; c = c->next) {
         if (grace_ms == 0)
             tr_h2_conn_close(c->conn);
@@ -615,4 +616,17 @@ void vmm_server_close(struct vmm_server *server, uint64_t grace_ms, void (*cb)(v
     }
     if (server->connections == NULL)
         maybe_closed(server);
+}
+
+void vmm_server_key_gone(struct vmm_server *server, const char *id)
+{
+    for (struct vmm_request *req = server->requests, *next; req != NULL; req = next) {
+        next = req->next;
+        if (req->cbs == NULL || strcmp(req->who.key, id) != 0)
+            continue; /* what does not stream may still have its answer */
+        if (req->cbs->on_dismiss != NULL)
+            req->cbs->on_dismiss(req, VMM_DISMISS_REVOKED);
+        else
+            tr_h2_reset(req->st, CODE_CANCEL);
+    }
 }

@@ -20,6 +20,9 @@ TR_MUST_CHECK int vmm_server_open(struct vmm *vmm, struct vmm_server **out, stru
 void vmm_server_close(struct vmm_server *server, uint64_t grace_ms, void (*cb)(void *arg),
                       void *arg);
 
+/* A key is deleted: what streams with it ends. */
+void vmm_server_key_gone(struct vmm_server *server, const char *id);
+
 /* The part below HTTP/2, for tests: deal with a request whose head is complete. */
 void vmm_server_dispatch(struct vmm_request *req);
 
