@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "vmm/cli/frames.h"
-#include "vmm/cli/run_events.h"
 
 static char seen[4096]; /* what the frames gave, as text */
 
@@ -253,73 +252,6 @@ START_TEST(every_command_is_well_formed)
 }
 END_TEST
 
-static bool on_run_event(const json_t *event, void *arg)
-{
-    size_t at = strlen(seen);
-
-    (void)arg;
-    snprintf(seen + at, sizeof(seen) - at, "%s ", cli_text(event, "type"));
-    return strcmp(cli_text(event, "type"), "stop") != 0;
-}
-
-START_TEST(run_events_survive_any_cut)
-{
-    static const char text[] =
-        "{\"type\":\"a\"}\n\n{\"type\":\"b\",\"x\":\"\\n\"}\n{\"type\":\"c\"}\n{";
-    size_t len = sizeof(text) - 1;
-
-    for (size_t cut = 0; cut <= len; cut++) {
-        struct run_events e = {0};
-
-        seen[0] = '\0';
-        ck_assert(run_events_feed(&e, (const uint8_t *)text, cut, on_run_event, NULL));
-        ck_assert(run_events_feed(&e, (const uint8_t *)text + cut, len - cut, on_run_event, NULL));
-        ck_assert_str_eq(seen, "a b c ");
-        run_events_reset(&e);
-    }
-}
-END_TEST
-
-START_TEST(bad_run_events_are_refused)
-{
-    static const char *const bad[] = {"x\n", "[]\n", "{\"type\":\"stop\"}\n{}\n", "\"a\"\n"};
-    struct run_events e = {0};
-    char *endless = calloc(1, RUN_EVENT_MAX);
-
-    for (size_t i = 0; i < 4; i++) {
-        ck_assert(
-            !run_events_feed(&e, (const uint8_t *)bad[i], strlen(bad[i]), on_run_event, NULL));
-        run_events_reset(&e);
-    }
-    memset(endless, ' ', RUN_EVENT_MAX);
-    ck_assert(run_events_feed(&e, (const uint8_t *)endless, RUN_EVENT_MAX, on_run_event, NULL));
-    ck_assert(!run_events_feed(&e, (const uint8_t *)endless, 1, on_run_event, NULL));
-    run_events_reset(&e);
-    free(endless);
-}
-END_TEST
-
-START_TEST(base64)
-{
-    static const struct {
-        const char *text, *bytes;
-        long len;
-    } cases[] = {{"", "", 0},        {"Zg==", "f", 1},          {"Zm8=", "fo", 2},
-                 {"Zm9v", "foo", 3}, {"AP//", "\0\377\377", 3}, {"Zm9vYmE=", "fooba", 5},
-                 {"Zg=", NULL, -1},  {"Z===", NULL, -1},        {"Zg==Zg==", NULL, -1},
-                 {"Zm9*", NULL, -1}, {"Zm9v\n", NULL, -1},      {"=", NULL, -1}};
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        char text[32];
-
-        snprintf(text, sizeof(text), "%s", cases[i].text);
-        ck_assert_int_eq(run_base64_decode(text), cases[i].len);
-        if (cases[i].len > 0)
-            ck_assert_mem_eq(text, cases[i].bytes, (size_t)cases[i].len);
-    }
-}
-END_TEST
-
 int main(void)
 {
     Suite *s = suite_create("vmm/cli");
@@ -331,9 +263,6 @@ int main(void)
     tcase_add_test(tc, frames_byte_by_byte);
     tcase_add_test(tc, overlong_control_frame_is_refused);
     tcase_add_test(tc, callback_ends_the_feeding);
-    tcase_add_test(tc, run_events_survive_any_cut);
-    tcase_add_test(tc, bad_run_events_are_refused);
-    tcase_add_test(tc, base64);
     tcase_add_test(tc, words_become_shell_text);
     tcase_add_test(tc, quoted_words_come_back_from_a_shell);
     tcase_add_test(tc, encoding);

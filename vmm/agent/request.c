@@ -423,11 +423,14 @@ static enum agent_form wanted_form(struct agent_request *req, const struct tr_h2
     if (stream != NULL)
         return strcmp(stream->at, "sse") == 0      ? AGENT_FORM_SSE
                : strcmp(stream->at, "ndjson") == 0 ? AGENT_FORM_NDJSON
+               : strcmp(stream->at, "frames") == 0 ? AGENT_FORM_FRAMES
                                                    : AGENT_FORM_JSON;
     if (accept != NULL && strstr(accept, "text/event-stream") != NULL)
         return AGENT_FORM_SSE;
     if (accept != NULL && strstr(accept, "application/x-ndjson") != NULL)
         return AGENT_FORM_NDJSON;
+    if (accept != NULL && strstr(accept, AGENT_RUN_TYPE) != NULL)
+        return AGENT_FORM_FRAMES;
     return AGENT_FORM_JSON;
 }
 

@@ -22,7 +22,9 @@ struct agent_request_cbs {
 };
 
 /* What the client takes, by its accept field or ?stream=ndjson|sse. */
-enum agent_form { AGENT_FORM_JSON, AGENT_FORM_NDJSON, AGENT_FORM_SSE };
+#define AGENT_RUN_TYPE "application/vnd.transom.run"
+
+enum agent_form { AGENT_FORM_JSON, AGENT_FORM_NDJSON, AGENT_FORM_SSE, AGENT_FORM_FRAMES };
 
 struct agent_request {
     struct agent *agent;

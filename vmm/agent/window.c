@@ -13,7 +13,7 @@
 #include "vmm/agent/window_internal.h"
 
 #define SWEEP_MS 5000
-#define N_TIMERS 7
+#define N_TIMERS 8
 
 void window_start_timer(uv_timer_t *timer, uv_timer_cb cb, uint64_t ms)
 {
@@ -48,7 +48,7 @@ static void list_timers(struct agent_window *w, uv_timer_t *out[N_TIMERS])
 {
     uv_timer_t *timers[N_TIMERS] = {&w->hold_timer, &w->redraw_timer, &w->pace_timer,
                                     &w->kill_timer, &w->back_timer,   &w->mark_timer,
-                                    &w->look_timer};
+                                    &w->look_timer, &w->tell_timer};
 
     memcpy(out, timers, sizeof(timers));
 }

@@ -52,7 +52,7 @@ struct agent_window {
     struct tr_masker *masker; /* between the terminal and the ring */
     struct agent_window_listener *listeners;
     bool paused; /* the shell: for a listener that lags */
-    uv_timer_t hold_timer, redraw_timer, pace_timer;
+    uv_timer_t hold_timer, redraw_timer, pace_timer, tell_timer;
     uint64_t redraw_from;  /* end of the output when the size was changed for a late viewer */
     unsigned redraw_waits; /* looks since then */
     int redraw_quiet;      /* so many without output are to come; -1: there was none yet */

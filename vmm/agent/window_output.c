@@ -140,6 +140,11 @@ static void on_held(uv_timer_t *timer)
     window_tell(w);
 }
 
+static void on_tell(uv_timer_t *timer)
+{
+    window_tell(timer->data);
+}
+
 void window_on_output(const uint8_t *data, size_t len, void *arg)
 {
     struct agent_window *w = arg;
@@ -151,7 +156,9 @@ void window_on_output(const uint8_t *data, size_t len, void *arg)
         uv_timer_stop(&w->hold_timer);
     else
         window_start_timer(&w->hold_timer, on_held, TR_MASK_HOLD_MS);
-    window_tell(w);
+    /* A terminal gives some hundred bytes at a time: who listens hears of all of a turn's at once.
+     */
+    window_start_timer(&w->tell_timer, on_tell, 0);
     window_pace(w);
 }
 

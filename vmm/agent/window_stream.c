@@ -35,26 +35,9 @@ static void free_stream(struct stream *s)
     free(s);
 }
 
-/* obj is stolen. Returns false when the client is gone: the stream is freed. */
-static bool emit(struct stream *s, const char *type, json_t *obj)
+/* r: of the last write. Returns false when the client is gone: the stream is freed. */
+static bool written(struct stream *s, int r)
 {
-    char *text = NULL, head[96] = "";
-    bool sse = s->req->form == AGENT_FORM_SSE;
-    int r = UV_ENOMEM;
-
-    if (obj != NULL && json_object_set_new(obj, "type", json_string(type)) == 0)
-        text = json_dumps(obj, JSON_COMPACT);
-    json_decref(obj);
-    if (text != NULL) {
-        if (sse)
-            snprintf(head, sizeof(head), "event: %s\nid: %" PRIu64 "\ndata: ", type, s->at);
-        r = *head != '\0' ? agent_request_write(s->req, head, strlen(head)) : 1;
-        if (r >= 0)
-            r = agent_request_write(s->req, text, strlen(text));
-        if (r >= 0)
-            r = agent_request_write(s->req, "\n\n", sse ? 2 : 1);
-    }
-    free(text);
     if (r < 0) {
         agent_request_error(s->req, 500, NULL, "the stream cannot be continued"); /* a reset */
         free_stream(s);
@@ -62,6 +45,54 @@ static bool emit(struct stream *s, const char *type, json_t *obj)
     }
     s->full = r == 0;
     return true;
+}
+
+static enum agent_run_frame frame_kind(const char *type)
+{
+    return strcmp(type, "start") == 0    ? AGENT_RUN_FRAME_START
+           : strcmp(type, "end") == 0    ? AGENT_RUN_FRAME_END
+           : strcmp(type, "listen") == 0 ? AGENT_RUN_FRAME_LISTEN
+                                         : AGENT_RUN_FRAME_GAP;
+}
+
+static int write_frame(struct stream *s, enum agent_run_frame kind, const void *data, size_t len)
+{
+    const uint8_t head[] = {(uint8_t)kind, (uint8_t)(len >> 24), (uint8_t)(len >> 16),
+                            (uint8_t)(len >> 8), (uint8_t)len};
+    int r = agent_request_write(s->req, head, sizeof(head));
+
+    return r < 0 ? r : agent_request_write(s->req, data, len);
+}
+
+/* As a line, or as a server-sent event. */
+static int write_text(struct stream *s, const char *type, const char *text)
+{
+    bool sse = s->req->form == AGENT_FORM_SSE;
+    char head[96];
+    int r = 1;
+
+    snprintf(head, sizeof(head), "event: %s\nid: %" PRIu64 "\ndata: ", type, s->at);
+    if (sse)
+        r = agent_request_write(s->req, head, strlen(head));
+    if (r >= 0)
+        r = agent_request_write(s->req, text, strlen(text));
+    return r < 0 ? r : agent_request_write(s->req, "\n\n", sse ? 2 : 1);
+}
+
+/* obj is stolen. Returns false when the client is gone: the stream is freed. */
+static bool emit(struct stream *s, const char *type, json_t *obj)
+{
+    char *text = NULL;
+    int r = UV_ENOMEM;
+
+    if (obj != NULL && json_object_set_new(obj, "type", json_string(type)) == 0)
+        text = json_dumps(obj, JSON_COMPACT);
+    json_decref(obj);
+    if (text != NULL)
+        r = s->req->form == AGENT_FORM_FRAMES ? write_frame(s, frame_kind(type), text, strlen(text))
+                                              : write_text(s, type, text);
+    free(text);
+    return written(s, r);
 }
 
 size_t agent_whole_characters(const uint8_t *bytes, size_t len)
@@ -100,6 +131,7 @@ static int emit_next(struct stream *s, uint64_t end, bool last)
     uint8_t bytes[MAX_PIECE];
     size_t n, whole;
     json_t *obj;
+    int r;
 
     if (s->at >= end)
         return 0;
@@ -112,6 +144,11 @@ static int emit_next(struct stream *s, uint64_t end, bool last)
     }
     n = end - s->at < MAX_PIECE ? (size_t)(end - s->at) : MAX_PIECE;
     agent_ring_copy(ring, s->at, s->at + n, bytes);
+    if (s->req->form == AGENT_FORM_FRAMES) {
+        r = write_frame(s, AGENT_RUN_FRAME_OUTPUT, bytes, n);
+        s->at += n;
+        return written(s, r) ? 1 : -1;
+    }
     whole = last && s->at + n == end ? n : agent_whole_characters(bytes, n);
     if (whole == 0)
         return 0;
@@ -231,7 +268,9 @@ void agent_window_stream_start(struct agent_request *req, struct agent_window *w
     req->cbs = &stream_cbs;
     agent_run_view(run, &v);
     agent_request_head(req, 200,
-                       req->form == AGENT_FORM_SSE ? "text/event-stream" : "application/x-ndjson",
+                       req->form == AGENT_FORM_SSE      ? "text/event-stream"
+                       : req->form == AGENT_FORM_FRAMES ? AGENT_RUN_TYPE
+                                                        : "application/x-ndjson",
                        "transom-run", v.id);
     go_on(s);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Parser of application/vnd.transom.exec: frames of 1 byte type, 4 bytes length (big endian) and a
- * payload. Output passes through as it comes; other payloads are gathered. */
+/* Parser of application/vnd.transom.exec and .run: frames of 1 byte type, 4 bytes length (big
+ * endian) and a payload. Output passes through as it comes; other payloads are gathered. */
 #ifndef VMM_CLI_FRAMES_H
 #define VMM_CLI_FRAMES_H
 
@@ -13,6 +13,7 @@
 #define FRAME_STDERR      0x02
 #define FRAME_EXIT        0x03
 #define FRAME_GAP         0x04
+#define FRAME_LISTEN      0x05  /* of a run */
 #define FRAME_CONTROL_MAX 16384 /* longest gathered payload */
 
 /* A piece of FRAME_STDOUT or FRAME_STDERR, or a whole other payload, NUL-terminated. Returns 0 to

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* transom run: start the run and read its events to the end. When they are cut off, the run goes on
- * in the sandbox: its events are asked for again from where they were cut, and the run is never
- * started a second time. */
+/* transom run: start the run and read its events (frames, see vmm/agent/window_stream.h) to the
+ * end. When they are cut off, the run goes on in the sandbox: its events are asked for again from
+ * where they were cut, and the run is never started a second time. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 #include "vmm/cli/cli.h"
+#include "vmm/cli/frames.h"
 #include "vmm/cli/http.h"
-#include "vmm/cli/run_events.h"
 #include "vmm/cli/term.h"
 
 #define RESUME_MS         60000   /* how long a lost manager is waited for */
@@ -27,7 +27,7 @@ struct run {
     const char *window;
     char *run_id; /* NULL: the run is not known to have begun */
     struct http_req *stream, *input;
-    struct run_events events;
+    struct frames frames;
     uint64_t at; /* offset in the window of the next byte to show */
     bool detached, told_url;
     json_t *end;     /* its last event */
@@ -63,52 +63,53 @@ static uint64_t offset(const json_t *event, const char *key)
     return (uint64_t)json_integer_value(json_object_get(event, key));
 }
 
-static bool take_output(struct run *r, const json_t *event)
+static int take_output(struct run *r, const uint8_t *bytes, size_t len)
 {
-    char *bytes = cli_printf("%s", cli_text(event, "data_b64"));
-    long n = run_base64_decode(bytes);
-
-    if (n < 0 || offset(event, "from") != r->at) {
-        free(bytes);
-        return false;
-    }
-    r->at = offset(event, "to");
-    r->write_error = cli_write_all(STDOUT_FILENO, bytes, (size_t)n);
-    free(bytes);
-    return r->write_error == 0;
+    r->at += len;
+    r->write_error = cli_write_all(STDOUT_FILENO, bytes, len);
+    return r->write_error;
 }
 
-static bool on_event(const json_t *event, void *arg)
+static void take_event(struct run *r, uint8_t kind, const json_t *event)
 {
-    struct run *r = arg;
-    const char *type = cli_text(event, "type");
-
-    r->lost_at = 0;
-    if (strcmp(type, "start") == 0) {
-        if (r->run_id == NULL) {
-            r->run_id = cli_encode(cli_text(event, "run_id"));
-            r->at = offset(event, "from");
-        }
-    } else if (strcmp(type, "output") == 0) {
-        return take_output(r, event);
-    } else if (strcmp(type, "gap") == 0) {
+    if (kind == FRAME_STARTED && r->run_id == NULL) {
+        r->run_id = cli_encode(cli_text(event, "run_id"));
+        r->at = offset(event, "from");
+    } else if (kind == FRAME_GAP) {
         cli_fail(0, "%llu bytes of output are lost",
                  (unsigned long long)(offset(event, "to") - offset(event, "from")));
         r->at = offset(event, "to");
-    } else if (strcmp(type, "listen") == 0) {
+    } else if (kind == FRAME_LISTEN) {
         tell_url(r, event);
-    } else if (strcmp(type, "end") == 0 && r->end == NULL) {
+    } else if (kind == FRAME_EXIT && r->end == NULL) {
         tell_url(r, event);
         r->end = json_deep_copy(event);
     }
-    return true;
+}
+
+static int on_frame(uint8_t kind, const uint8_t *data, size_t len, void *arg)
+{
+    struct run *r = arg;
+    json_t *event;
+
+    r->lost_at = 0;
+    if (kind == FRAME_STDOUT)
+        return take_output(r, data, len);
+    event = json_loadb((const char *)data, len, JSON_ALLOW_NUL, NULL);
+    if (!json_is_object(event)) {
+        json_decref(event);
+        return -EPROTO;
+    }
+    take_event(r, kind, event);
+    json_decref(event);
+    return 0;
 }
 
 static bool on_data(struct http_req *req, const uint8_t *data, size_t len)
 {
     struct run *r = req->arg;
 
-    return run_events_feed(&r->events, data, len, on_event, r);
+    return frames_feed(&r->frames, data, len, on_frame, r) == 0;
 }
 
 static void start_stream(struct run *r, const char *method, char *path, const json_t *body)
@@ -116,7 +117,7 @@ static void start_stream(struct run *r, const char *method, char *path, const js
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
 
     http_req_free(r->stream);
-    run_events_reset(&r->events);
+    frames_init(&r->frames);
     r->stream = http_req_new(r->cli->http, method, path);
     r->stream->arg = r;
     r->stream->on_data = on_data;
@@ -132,8 +133,8 @@ static void start_stream(struct run *r, const char *method, char *path, const js
 static void ask_again(struct run *r)
 {
     start_stream(r, "GET",
-                 cli_printf("%s/output?run=%s&from=%llu&follow=1&stream=ndjson&b64=1",
-                            r->window_path, r->run_id, (unsigned long long)r->at),
+                 cli_printf("%s/output?run=%s&from=%llu&follow=1&stream=frames", r->window_path,
+                            r->run_id, (unsigned long long)r->at),
                  NULL);
 }
 
@@ -256,7 +257,7 @@ static int follow_run(struct run *r, const json_t *body)
     int signal_fd = term_signal_fd(interrupts, 1), status;
     bool in_touch;
 
-    start_stream(r, "POST", cli_printf("%s/run?stream=ndjson&b64=1", r->window_path), body);
+    start_stream(r, "POST", cli_printf("%s/run?stream=frames", r->window_path), body);
     in_touch = watch(r, signal_fd);
     close(signal_fd);
     if (r->detached)
@@ -272,7 +273,6 @@ static int follow_run(struct run *r, const json_t *body)
         status = exit_status(r);
     http_req_free(r->stream);
     http_req_free(r->input);
-    run_events_reset(&r->events);
     free(r->run_id);
     json_decref(r->end);
     return status;
