@@ -6,29 +6,53 @@
 #include "transom/log.h"
 #include "vmm/api.h"
 #include "vmm/live.h"
+#include "vmm/machine.h"
 #include "vmm/store.h"
 #include "vmm/vmm.h"
 
 #define LIST_MAX 1000
 
-void vmm_api_session_new(struct vmm_request *req)
+/* Members of the body that are not there stay in *out as they are. Returns false after answering.
+ */
+static bool get_settings(struct vmm_request *req, struct vmm_session_settings *out)
 {
-    const char *name = json_string_value(json_object_get(req->body, "name"));
-    struct vmm_session *session;
-    struct err err = {0};
+    const json_t *persist = json_object_get(req->body, "persist");
+    const json_t *timeout = json_object_get(req->body, "idle_timeout_s");
 
-    if (name != NULL && *name && !vmm_name_valid(name, VMM_SESSION_NAME_MAX)) {
+    out->name = json_string_value(json_object_get(req->body, "name"));
+    if (out->name != NULL && *out->name && !vmm_name_valid(out->name, VMM_SESSION_NAME_MAX)) {
         vmm_reply_error(req, 422,
                         "member \"name\" must be at most %d bytes without control characters",
                         VMM_SESSION_NAME_MAX);
-        return;
+        return false;
     }
+    if (json_is_integer(timeout) &&
+        (json_integer_value(timeout) < 0 || json_integer_value(timeout) > VMM_IDLE_MAX_S)) {
+        vmm_reply_error(
+            req, 422, "member \"idle_timeout_s\" must be from 1 to %d seconds, or 0 for the node's",
+            VMM_IDLE_MAX_S);
+        return false;
+    }
+    if (json_is_boolean(persist))
+        out->persist = json_is_true(persist);
+    if (json_is_integer(timeout))
+        out->idle_timeout_s = json_integer_value(timeout);
+    return true;
+}
+
+void vmm_api_session_new(struct vmm_request *req)
+{
+    struct vmm_session_settings want = {0};
+    struct vmm_session *session;
+    struct err err = {0};
+
+    if (!get_settings(req, &want))
+        return;
     if (req->vmm->ending) {
         vmm_reply_error(req, 503, "the manager is ending");
         return;
     }
-    if (vmm_session_new(&req->vmm->sessions, req->who.owner, name == NULL ? "" : name, &session,
-                        &err) != 0) {
+    if (vmm_session_new(&req->vmm->sessions, req->who.owner, &want, &session, &err) != 0) {
         vmm_reply_err(req, &err);
         return;
     }
@@ -88,6 +112,25 @@ void vmm_api_session_list(struct vmm_request *req)
 void vmm_api_session_get(struct vmm_request *req)
 {
     vmm_reply_json(req, 200, vmm_view_session(req->vmm, req->session));
+}
+
+void vmm_api_session_change(struct vmm_request *req)
+{
+    struct vmm_session *session = req->session;
+    struct vmm_session_settings want = {.persist = session->persist,
+                                        .idle_timeout_s = session->idle_timeout_s};
+    struct err err = {0};
+
+    if (!get_settings(req, &want))
+        return;
+    if (vmm_session_change(&req->vmm->sessions, session, &want, &err) != 0) {
+        vmm_reply_err(req, &err);
+        return;
+    }
+    for (const struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next)
+        vmm_machine_judge(sb);
+    vmm_live_session(req->vmm, session, "session.changed");
+    vmm_reply_json(req, 200, vmm_view_session(req->vmm, session));
 }
 
 /* ---- deletion: mark it, stop every sandbox, end its store, remove all, answer ---- */

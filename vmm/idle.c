@@ -7,6 +7,13 @@ static uint64_t add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+uint64_t vmm_idle_timeout(bool persist, uint64_t own_ms, uint64_t default_ms, uint64_t persist_ms)
+{
+    uint64_t ms = own_ms != 0 ? own_ms : persist ? persist_ms : default_ms;
+
+    return persist && ms < persist_ms ? persist_ms : ms;
+}
+
 struct vmm_idle_verdict vmm_idle_judge(const struct vmm_idle *in)
 {
     struct vmm_idle_verdict v = {.why = VMM_IDLE_TIMEOUT};
@@ -26,6 +33,9 @@ struct vmm_idle_verdict vmm_idle_judge(const struct vmm_idle *in)
         }
     }
     v.stop = in->now_ms >= v.deadline_ms;
+    v.warn =
+        !v.stop && v.deadline_ms - in->now_ms <=
+                       (in->warning_ms < in->timeout_ms / 2 ? in->warning_ms : in->timeout_ms / 2);
     return v;
 }
 

@@ -25,6 +25,7 @@
 
 #define SHUTDOWN_GRACE_MS 5000
 #define AGENT_LOST_MS     120000 /* an agent that is away for longer is not coming back */
+#define AGENT_SILENT_MS   10000  /* since its loss, then the log tells of the machine's state */
 #define EVENTS_PER_SECOND 50     /* of one guest, passed on */
 #define DNS_MAX           4
 #define CONSOLE_LOGGED    3000 /* bytes of a failed start's console */
@@ -66,6 +67,7 @@ static void forget(struct vmm_machine *m)
     if (m->next != NULL)
         m->next->prev = m->prev;
     m->sb->machine = NULL;
+    machine_idle_fini(m);
     json_decref(m->stats);
     free(m);
 }
@@ -219,6 +221,7 @@ struct last_words {
     char label[VMM_ID_LEN + 1];
     uint64_t instance;
     unsigned n_boots;
+    bool kill; /* when all is said */
 };
 
 /* The machine, unless it has ended meanwhile. */
@@ -234,7 +237,7 @@ static void last_words_end(struct last_words *w)
 {
     struct vm *vm = last_words_vm(w);
 
-    if (vm != NULL)
+    if (vm != NULL && w->kill)
         w->ms->driver->kill(vm);
     free(w);
 }
@@ -269,8 +272,8 @@ static void on_last_words(int status, const char *text, size_t len, void *arg)
         last_words_end(w);
 }
 
-/* Returns whether on_last_words() will kill it. */
-static bool ask_last_words(struct vmm_machine *m)
+/* Returns whether on_last_words() comes. */
+static bool ask_last_words(struct vmm_machine *m, bool kill)
 {
     struct last_words *w;
 
@@ -281,6 +284,7 @@ static bool ask_last_words(struct vmm_machine *m)
     if ((w = calloc(1, sizeof(*w))) == NULL)
         return false;
     m->asked_console = true;
+    w->kill = kill;
     w->ms = m->ms;
     memcpy(w->label, m->label, sizeof(w->label));
     w->instance = m->instance;
@@ -300,7 +304,7 @@ static void stop(struct vmm_sandbox *sb, bool force)
     if (m->vm == NULL) {
         machine_go_down(m);
     } else if (force) {
-        if (!ask_last_words(m))
+        if (!ask_last_words(m, true))
             m->ms->driver->kill(m->vm);
     } else {
         /* First: once told, it goes down also without us, and the next manager must not adopt it.
@@ -747,10 +751,14 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
 
         next = m->next;
         m->n_events = 0;
-        if (machine_boot_is_late(m, now_ms) && !ask_last_words(m))
+        if (machine_boot_is_late(m, now_ms) && !ask_last_words(m, true))
             ms->driver->kill(m->vm);
         if (!m->up || m->stopping || m->releasing)
             continue;
+        if (lost == 0)
+            m->asked_console = false;
+        else if (now_ms >= lost + AGENT_SILENT_MS)
+            (void)ask_last_words(m, false); /* while it still shows what is wrong */
         if (lost != 0 && now_ms >= lost + AGENT_LOST_MS)
             vmm_sandbox_on_lost(m->sb, true, "its agent has not answered for two minutes");
         else

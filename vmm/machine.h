@@ -28,8 +28,16 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms);
 struct vmm_agent *vmm_machine_agent(const struct vmm_sandbox *sb);
 /* Somebody uses it: the idle rule counts from now. */
 void vmm_machine_touch(const struct vmm_sandbox *sb);
-/* What the idle rule says: {"deadline_at","why"} (new), or NULL when it does not run. */
+/* The session's settings changed: apply the idle rule anew, soon. */
+void vmm_machine_judge(const struct vmm_sandbox *sb);
+/* What the idle rule said last: {"deadline_at","why"} (new), or NULL when it does not run. */
 json_t *vmm_machine_idle_json(const struct vmm_sandbox *sb);
+/* Look what runs in it and apply the idle rule. cb runs once, perhaps before this returns: told is
+ * borrowed, has the members of vmm_machine_idle_json() and "timeout_s" and "holders", the runs,
+ * execs and SSH connections that have not ended (20 at most); or it is NULL: no answer. Returns 0,
+ * -ENOTCONN when the machine does not run, or -EBUSY when many ask already. */
+typedef void (*vmm_idle_cb)(const json_t *told, void *arg);
+TR_MUST_CHECK int vmm_machine_ask_idle(const struct vmm_sandbox *sb, vmm_idle_cb cb, void *arg);
 /* The last sample of its figures (borrowed), or NULL: it does not run, or has told none yet. */
 json_t *vmm_machine_stats(const struct vmm_sandbox *sb);
 

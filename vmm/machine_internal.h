@@ -8,6 +8,8 @@
 #include "vmm/machine.h"
 #include "vmm/net/net.h"
 
+#define MACHINE_ASKERS_MAX 16
+
 /* What the idle rule needs to know of a machine. Times are the loop's. */
 struct machine_idle {
     uint64_t last_activity_ms;
@@ -19,7 +21,14 @@ struct machine_idle {
     bool serving; /* something listens on the preview port */
     bool failed;  /* an answer did not come: judge later */
     uint64_t deadline_ms, published_ms;
+    uint64_t warned_ms; /* the deadline of which an event told */
     const char *why;
+    json_t *holders; /* while answers are awaited */
+    struct machine_idle_asker {
+        vmm_idle_cb cb;
+        void *arg;
+    } askers[MACHINE_ASKERS_MAX];
+    unsigned n_askers;
 };
 
 struct vmm_machine {
@@ -41,7 +50,7 @@ struct vmm_machine {
     bool up;            /* the sandbox was told */
     bool stopping;      /* on the way down: go_down() after each callback */
     bool adopting;      /* found after a restart; the sandbox is told once it is taken over */
-    bool asked_console; /* of a boot that failed */
+    bool asked_console; /* of a boot that failed, or since the agent is lost */
     bool boot_over;     /* it took too long: when the process has ended, the next begins */
     unsigned n_boots;   /* of this instance; 0: adopted */
     unsigned n_late;    /* of them took too long */
@@ -95,5 +104,6 @@ void machine_stats_take(struct vmm_machine *m, const json_t *told);
 json_t *machine_stats_check(const json_t *told);
 /* machine_idle.c */
 void machine_idle_tick(struct vmm_machine *m, uint64_t now_ms);
+void machine_idle_fini(struct vmm_machine *m);
 
 #endif

@@ -90,6 +90,8 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
     o->net_enabled = tr_config_bool(config, "net.enabled");
     o->quota_mb = tr_config_int(config, "sessions.quota_mb");
     o->idle_timeout_s = tr_config_int(config, "idle.timeout_s");
+    o->idle_persist_s = tr_config_int(config, "idle.persist_timeout_s");
+    o->idle_warning_s = tr_config_int(config, "idle.warning_s");
     o->idle_max_run_s = tr_config_int(config, "idle.max_run_s");
     init_preview(o, config);
     return init_user(o, config, err);

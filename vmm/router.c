@@ -20,6 +20,8 @@ static const struct vmm_member key_members[] = {
 };
 static const struct vmm_member session_members[] = {
     {"name", JSON_STRING, false},
+    {"persist", JSON_TRUE, false},
+    {"idle_timeout_s", JSON_INTEGER, false},
     {0},
 };
 static const struct vmm_member reset_members[] = {
@@ -154,6 +156,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("POST",   "/v1/sessions",            SESSION, JSON,   session_new, MEMBERS(session)),
     AT("GET",    "/v1/sessions",            READ,    NONE,   session_list),
     AT("GET",    S,                         READ,    NONE,   session_get),
+    AT("PATCH",  S,                         SESSION, JSON,   session_change, MEMBERS(session)),
     AT("DELETE", S,                         SESSION, NONE,   session_delete),
 
     AT("GET",    S "/secrets",              READ,    NONE,   active_list),
@@ -175,6 +178,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
 
     AT("GET",    S "/sandboxes",            READ,    NONE,   sandbox_list),
     AT("GET",    N,                         READ,    NONE,   sandbox_get),
+    AT("GET",    N "/idle",                 READ,    NONE,   idle),
     AT("POST",   N "/start",                SESSION, NONE,   sandbox_start),
     AT("POST",   N "/stop",                 SESSION, NONE,   sandbox_stop),
     AT("POST",   N "/reset",                SESSION, JSON,   sandbox_reset, MEMBERS(reset)),

@@ -36,10 +36,11 @@ static void free_session(struct vmm_session *session)
 int vmm_session_save(struct vmm_sessions *s, const struct vmm_session *session, struct err *err)
 {
     char dir[VMM_PATH_SIZE];
-    json_t *record = json_pack("{si, ss, ss, ss, sI, sb, sO}", "v", 1, "id", session->id, "owner",
-                               session->owner, "name", session->name, "created_ms",
-                               (json_int_t)session->created_ms, "deleting", session->deleting,
-                               "secrets", session->secrets);
+    json_t *record = json_pack("{si, ss, ss, ss, sI, sb, sI, sb, sO}", "v", 1, "id", session->id,
+                               "owner", session->owner, "name", session->name, "created_ms",
+                               (json_int_t)session->created_ms, "persist", session->persist,
+                               "idle_timeout_s", (json_int_t)session->idle_timeout_s, "deleting",
+                               session->deleting, "secrets", session->secrets);
     int r;
 
     if (record == NULL)
@@ -252,6 +253,10 @@ static int parse_session(const json_t *record, struct vmm_session *session, stru
     if (r == 0 &&
         (!tr_label_valid(session->id, strlen(session->id)) || !vmm_owner_valid(session->owner)))
         r = tr_err_set(err, -EBADMSG, "id or owner has a wrong form");
+    /* Records of before these were settings have neither. */
+    if (r == 0 && json_object_get(record, "idle_timeout_s") != NULL)
+        r = get_int(record, "idle_timeout_s", 0, VMM_IDLE_MAX_S, &session->idle_timeout_s, err);
+    session->persist = json_is_true(json_object_get(record, "persist"));
     session->deleting = json_is_true(json_object_get(record, "deleting"));
     return r == 0 ? parse_secrets(record, session, err) : r;
 }
@@ -365,8 +370,9 @@ void vmm_sessions_close(struct vmm_sessions *s)
     vmm_table_fini(&s->by_label);
 }
 
-int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
-                    struct vmm_session **out, struct err *err)
+int vmm_session_new(struct vmm_sessions *s, const char *owner,
+                    const struct vmm_session_settings *settings, struct vmm_session **out,
+                    struct err *err)
 {
     struct vmm_session *session;
     struct vmm_sandbox *sb;
@@ -389,7 +395,10 @@ int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
     vmm_random_id(session->id, VMM_ID_LEN);
     vmm_random_id(sb->label, VMM_ID_LEN);
     snprintf(session->owner, sizeof(session->owner), "%s", owner);
-    snprintf(session->name, sizeof(session->name), "%s", name);
+    if (settings->name != NULL)
+        snprintf(session->name, sizeof(session->name), "%s", settings->name);
+    session->persist = settings->persist;
+    session->idle_timeout_s = settings->idle_timeout_s;
     session->created_ms = sb->created_ms = vmm_wall_ms();
     snprintf(sb->name, sizeof(sb->name), "primary");
     sb->vcpus = s->vcpus;
@@ -419,6 +428,27 @@ int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
     }
     *out = session;
     return 0;
+}
+
+int vmm_session_change(struct vmm_sessions *s, struct vmm_session *session,
+                       const struct vmm_session_settings *settings, struct err *err)
+{
+    struct vmm_session before = *session;
+    int r;
+
+    session->persist = settings->persist;
+    session->idle_timeout_s = settings->idle_timeout_s;
+    if (settings->name != NULL)
+        snprintf(session->name, sizeof(session->name), "%s", settings->name);
+    r = vmm_session_save(s, session, err);
+    if (r != 0) {
+        session->persist = before.persist;
+        session->idle_timeout_s = before.idle_timeout_s;
+        memcpy(session->name, before.name, sizeof(session->name));
+        if (r == -ENOENT) /* its folder: that is no fault of the request's */
+            r = err->code = -EIO;
+    }
+    return r;
 }
 
 struct vmm_session *vmm_session_find(const struct vmm_sessions *s, const char *id)

@@ -11,6 +11,7 @@
 #define VMM_SESSION_NAME_MAX 128
 #define VMM_SESSIONS_MAX     100000
 #define VMM_SESSION_GONE     ".gone-" /* what is left of a deleted one: this and its id */
+#define VMM_IDLE_MAX_S       31536000
 #define VMM_GONE_KEPT        1024 /* deleted sessions remembered, so that deleting again is fine */
 
 struct vmm_session {
@@ -20,7 +21,9 @@ struct vmm_session {
     int64_t created_ms;
     json_t *secrets;          /* names of those that are active; array */
     uint64_t secrets_version; /* grows with each change of them or of their values */
-    bool deleting;            /* kept on disk too: a deletion is finished after a crash */
+    bool persist;             /* see struct vmm_session_settings */
+    int64_t idle_timeout_s;
+    bool deleting; /* kept on disk too: a deletion is finished after a crash */
     struct vmm_sandbox *sandboxes;
     struct vmm_session *prev, *next; /* in the order of creation */
 };
@@ -47,9 +50,20 @@ struct vmm_sessions {
 TR_MUST_CHECK int vmm_sessions_open(struct vmm_sessions *s, const char *dir, struct err *err);
 void vmm_sessions_close(struct vmm_sessions *s);
 
+/* What its owner decides. */
+struct vmm_session_settings {
+    const char *name;       /* borrowed; NULL: none, or left as it is */
+    bool persist;           /* the idle rule gives it idle.persist_timeout_s */
+    int64_t idle_timeout_s; /* its own, at most VMM_IDLE_MAX_S; 0: that of the configuration */
+};
+
 /* Make a session with its sandbox "primary", on disk when this returns 0. *out is borrowed. */
-TR_MUST_CHECK int vmm_session_new(struct vmm_sessions *s, const char *owner, const char *name,
+TR_MUST_CHECK int vmm_session_new(struct vmm_sessions *s, const char *owner,
+                                  const struct vmm_session_settings *settings,
                                   struct vmm_session **out, struct err *err);
+/* Change what its owner decides, on disk and in memory, or neither. */
+TR_MUST_CHECK int vmm_session_change(struct vmm_sessions *s, struct vmm_session *session,
+                                     const struct vmm_session_settings *settings, struct err *err);
 struct vmm_session *vmm_session_find(const struct vmm_sessions *s, const char *id);
 struct vmm_sandbox *vmm_session_sandbox(const struct vmm_session *session, const char *name);
 struct vmm_sandbox *vmm_sessions_by_label(const struct vmm_sessions *s, const char *label);

@@ -144,25 +144,21 @@ static struct vmm_store *find(const struct vmm_stores *stores, const char *sessi
     return NULL;
 }
 
-/* NULL after saying why. */
-static struct vmm_store *get(struct vmm *vmm, struct vmm_session *session, struct err *err)
+static int get(struct vmm *vmm, struct vmm_session *session, struct vmm_store **out,
+               struct err *err)
 {
     struct vmm_stores *stores = vmm->stores;
     struct vmm_store *s;
 
-    if (stores == NULL || stores->closing || session->deleting) {
-        (void)tr_err_set(err, -ESHUTDOWN, "%s",
-                         session->deleting ? "the session is being deleted"
-                                           : "the manager is ending");
-        return NULL;
-    }
+    if (stores == NULL || stores->closing)
+        return tr_err_set(err, -ESHUTDOWN, "the manager is ending");
+    if (session->deleting)
+        return tr_err_set(err, -ESHUTDOWN, "the session is being deleted");
     s = find(stores, session->id);
     if (s == NULL) {
         s = calloc(1, sizeof(*s));
-        if (s == NULL) {
-            (void)tr_err_set(err, -ENOMEM, "out of memory");
-            return NULL;
-        }
+        if (s == NULL)
+            return tr_err_set(err, -ENOMEM, "out of memory");
         s->stores = stores;
         s->work.data = s;
         memcpy(s->session, session->id, sizeof(s->session));
@@ -173,18 +169,19 @@ static struct vmm_store *get(struct vmm *vmm, struct vmm_session *session, struc
         stores->all = s;
     }
     s->used_ms = uv_now(vmm->loop);
-    return s;
+    *out = s;
+    return 0;
 }
 
 int vmm_store_submit(struct vmm *vmm, struct vmm_session *session, struct vmm_store_job *job,
                      struct err *err)
 {
-    struct vmm_store *s = get(vmm, session, err);
+    struct vmm_store *s;
+    int r = get(vmm, session, &s, err);
 
-    if (s == NULL)
-        return err->code;
-    enqueue(s, job);
-    return 0;
+    if (r == 0)
+        enqueue(s, job);
+    return r;
 }
 
 void vmm_store_submit_held(struct vmm_store_hold *hold, struct vmm_store_job *job)
@@ -195,10 +192,11 @@ void vmm_store_submit_held(struct vmm_store_hold *hold, struct vmm_store_job *jo
 int vmm_store_hold(struct vmm *vmm, struct vmm_session *session, struct vmm_store_hold *hold,
                    struct err *err)
 {
-    struct vmm_store *s = get(vmm, session, err);
+    struct vmm_store *s;
+    int r = get(vmm, session, &s, err);
 
-    if (s == NULL)
-        return err->code;
+    if (r != 0)
+        return r;
     hold->store = s;
     hold->prev = NULL;
     hold->next = s->holds;

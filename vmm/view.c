@@ -52,7 +52,8 @@ json_t *vmm_view_session(const struct vmm *vmm, const struct vmm_session *sessio
         }
     }
     vmm_time_text(session->created_ms, created);
-    return json_pack("{ss, ss, ss, ss, sb, sO, so}", "id", session->id, "name", session->name,
-                     "owner", session->owner, "created_at", created, "persist", 0, "secrets",
+    return json_pack("{ss, ss, ss, ss, sb, sI, sO, so}", "id", session->id, "name", session->name,
+                     "owner", session->owner, "created_at", created, "persist", session->persist,
+                     "idle_timeout_s", (json_int_t)session->idle_timeout_s, "secrets",
                      session->secrets, "sandboxes", sandboxes);
 }

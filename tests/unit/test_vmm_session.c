@@ -53,7 +53,8 @@ static struct vmm_session *make(const char *owner, const char *name)
     struct vmm_session *session;
     struct err err = {0};
 
-    ck_assert_int_eq(vmm_session_new(s, owner, name, &session, &err), 0);
+    ck_assert_int_eq(
+        vmm_session_new(s, owner, &(struct vmm_session_settings){.name = name}, &session, &err), 0);
     return session;
 }
 
@@ -262,7 +263,8 @@ START_TEST(unwritable_folder_gives_the_reason_and_no_session)
     snprintf(moved, sizeof(moved), "%s.moved", dir);
     ck_assert_int_eq(rename(dir, moved), 0);
     ck_assert_int_eq(vmm_file_write("/tmp", dir + 5, "x", 1, &err), 0); /* a file in its place */
-    ck_assert_int_lt(vmm_session_new(s, "alice", "", &session, &err), 0);
+    ck_assert_int_lt(vmm_session_new(s, "alice", &(struct vmm_session_settings){0}, &session, &err),
+                     0);
     ck_assert_ptr_nonnull(strstr(err.msg, dir));
     ck_assert_ptr_null(session);
     ck_assert_uint_eq(s->by_id.n_entries + s->by_label.n_entries, 0);

@@ -30,7 +30,7 @@ struct cli {
     const char *signal, *owner;
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
     const char *to, *format, *message;
-    const char *protocol, *port, *path, *expires, *file, *files, *run;
+    const char *protocol, *port, *path, *expires, *file, *files, *run, *persist, *idle_timeout;
     struct cli_list env, scopes;
     bool force, recursive;
     bool interactive, detach, follow, yes, host, curl, keep;
@@ -139,6 +139,8 @@ TR_MUST_CHECK int cli_write_all(int fd, const void *data, size_t len);
 int cmd_session_new(struct cli *cli, int argc, char **argv);
 int cmd_session_list(struct cli *cli, int argc, char **argv);
 int cmd_session_show(struct cli *cli, int argc, char **argv);
+int cmd_session_set(struct cli *cli, int argc, char **argv);
+int cmd_session_why(struct cli *cli, int argc, char **argv);
 int cmd_session_delete(struct cli *cli, int argc, char **argv);
 int cmd_sandbox_list(struct cli *cli, int argc, char **argv);
 int cmd_sandbox_start(struct cli *cli, int argc, char **argv);

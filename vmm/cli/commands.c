@@ -127,6 +127,18 @@ static const struct cli_option secret_options[] = {
     {0, "file", "FILE", "take the value from this file, as it is", CLI_TEXT, AT(file)},
     END,
 };
+static const struct cli_option idle_options[] = {
+    {0, "persist", "on|off", "keep its machines longer without use (idle.persist_timeout_s)",
+     CLI_TEXT, AT(persist)},
+    {0, "idle-timeout", "SECONDS",
+     "stop its machines after this time without use; default: the node's", CLI_TEXT,
+     AT(idle_timeout)},
+    END,
+};
+static const struct cli_option rename_options[] = {
+    {0, "name", "NAME", "its new name", CLI_TEXT, AT(name)},
+    END,
+};
 static const struct cli_option session_options[] = {
     {'s', "session", "SESSION",
      "id or unique name (default TRANSOM_SESSION, else the only session there is)", CLI_TEXT,
@@ -157,6 +169,8 @@ static const struct cli_option events_options[] = {
     static const struct cli_option *const name[] = {__VA_ARGS__ cli_common_options, NULL}
 OPTIONS(common, );
 OPTIONS(on_sandbox, cli_sandbox_options, );
+OPTIONS(of_session_new, idle_options, );
+OPTIONS(of_session_set, idle_options, rename_options, );
 OPTIONS(of_run, run_options, cli_sandbox_options, );
 OPTIONS(of_logs, logs_options, cli_sandbox_options, );
 OPTIONS(of_exec, exec_options, cli_sandbox_options, );
@@ -185,11 +199,15 @@ OPTIONS(of_changes, changes_options, session_options, );
 OPTIONS(of_proxy, proxy_options, cli_sandbox_options, );
 
 const struct cli_command cli_commands[] = {
-    {"session new", "[NAME]", "create a session and print its id", NULL, common, 0, 1,
+    {"session new", "[NAME]", "create a session and print its id", NULL, of_session_new, 0, 1,
      cmd_session_new},
     {"session list", "", "list your sessions", NULL, common, 0, 0, cmd_session_list},
     {"session show", "[SESSION]", "show a session and its sandboxes", NULL, on_sandbox, 0, 1,
      cmd_session_show},
+    {"session set", "[SESSION]", "change how long its machines live without use, or its name", NULL,
+     of_session_set, 0, 1, cmd_session_set},
+    {"session why", "[SESSION]", "say why its machines still run, what holds them and until when",
+     NULL, common, 0, 1, cmd_session_why},
     {"session delete", "SESSION...", "delete sessions, their machines and files", NULL, common, 1,
      99, cmd_session_delete},
     {"run", "[--] COMMAND...", "run a command in a window (a terminal) and show its output",

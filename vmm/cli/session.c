@@ -1,17 +1,54 @@
 /* SPDX-License-Identifier: MIT */
-/* transom session new, list, show, delete. */
+/* transom session new, list, show, set, why, delete. */
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "vmm/cli/cli.h"
+
+/* "default" is 0. Returns false when it is no number of seconds. */
+static bool parse_seconds(const char *text, long long *out)
+{
+    char *end;
+
+    *out = 0;
+    if (strcmp(text, "default") == 0)
+        return true;
+    errno = 0;
+    *out = strtoll(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && *out > 0;
+}
+
+/* --persist, --idle-timeout and the name given, as members of a body (new); NULL after saying what
+ * is wrong. */
+static json_t *settings(const struct cli *cli, const char *name)
+{
+    json_t *body = json_object();
+    long long seconds = 0;
+
+    if (cli->persist != NULL)
+        json_object_set_new(body, "persist", json_boolean(strcmp(cli->persist, "on") == 0));
+    if (cli->idle_timeout != NULL && !parse_seconds(cli->idle_timeout, &seconds))
+        cli_fail(CLI_USAGE, "--idle-timeout is a number of seconds, or \"default\"");
+    else if (cli->persist != NULL && strcmp(cli->persist, "on") != 0 &&
+             strcmp(cli->persist, "off") != 0)
+        cli_fail(CLI_USAGE, "--persist is \"on\" or \"off\"");
+    else if (name != NULL && json_object_set_new(body, "name", json_string(name)) != 0)
+        cli_fail(CLI_USAGE, "the name is not UTF-8");
+    else if (cli->idle_timeout == NULL ||
+             json_object_set_new(body, "idle_timeout_s", json_integer(seconds)) == 0)
+        return body;
+    json_decref(body);
+    return NULL;
+}
 
 int cmd_session_new(struct cli *cli, int argc, char **argv)
 {
-    json_t *body = json_object(), *session;
+    json_t *body = settings(cli, argc > 0 ? argv[0] : NULL), *session;
 
-    if (argc > 0 && json_object_set_new(body, "name", json_string(argv[0])) != 0) {
-        json_decref(body);
-        return cli_fail(CLI_USAGE, "the name is not UTF-8");
-    }
+    if (body == NULL)
+        return CLI_USAGE;
     session = cli_call(cli, "POST", "/v1/sessions", body);
     json_decref(body);
     return cli_print_answer(cli, session, "id");
@@ -105,12 +142,111 @@ int cmd_session_show(struct cli *cli, int argc, char **argv)
         print_field(session, "name", "name");
         print_field(session, "owner", "owner");
         print_field(session, "created_at", "created");
+        if (json_is_true(json_object_get(session, "persist")))
+            printf("%-9s yes\n", "persists");
+        if (json_integer_value(json_object_get(session, "idle_timeout_s")) > 0)
+            printf("%-9s %lld s\n", "idle",
+                   (long long)json_integer_value(json_object_get(session, "idle_timeout_s")));
         putchar('\n');
         json_array_foreach(json_object_get(session, "sandboxes"), i, sandbox) add_figures(sandbox);
         cli_print_table(json_object_get(session, "sandboxes"), keys, headers);
     }
     json_decref(session);
     return 0;
+}
+
+int cmd_session_set(struct cli *cli, int argc, char **argv)
+{
+    char *id, *path;
+    json_t *body, *session;
+
+    if (cli->persist == NULL && cli->idle_timeout == NULL && cli->name == NULL)
+        return cli_fail(CLI_USAGE, "what is to be set? --persist, --idle-timeout or --name");
+    body = settings(cli, cli->name);
+    if (body == NULL)
+        return CLI_USAGE;
+    id = cli_session_id(cli, argc > 0 ? argv[0] : NULL);
+    path = id != NULL ? cli_printf("/v1/sessions/%s", id) : NULL;
+    session = path != NULL ? cli_call(cli, "PATCH", path, body) : NULL;
+    free(path);
+    free(id);
+    json_decref(body);
+    if (session != NULL && cli->json)
+        cli_print_json(session);
+    json_decref(session);
+    return session != NULL ? 0 : 1;
+}
+
+static void print_holder(const json_t *holder)
+{
+    static const char *const keys[] = {"name", "run_id", "id", "command"};
+
+    printf("  %s", cli_text(holder, "kind"));
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        if (*cli_text(holder, keys[i]) != '\0') {
+            putchar(' ');
+            cli_print_text(cli_text(holder, keys[i]));
+        }
+    }
+    putchar('\n');
+}
+
+static void print_why(const char *name, const json_t *told)
+{
+    const char *deadline = cli_text(told, "deadline_at");
+    json_t *holder;
+    size_t i;
+
+    cli_print_text(name);
+    printf(": ");
+    cli_print_text(cli_text(told, "state"));
+    if (*cli_text(told, "why") != '\0') {
+        printf(": ");
+        cli_print_text(cli_text(told, "why"));
+    }
+    putchar('\n');
+    json_array_foreach(json_object_get(told, "holders"), i, holder) print_holder(holder);
+    if (*deadline != '\0') {
+        printf("  stops at ");
+        cli_print_text(deadline);
+        printf(" unless it is used before\n");
+    }
+}
+
+int cmd_session_why(struct cli *cli, int argc, char **argv)
+{
+    char *id = cli_session_id(cli, argc > 0 ? argv[0] : NULL), *path;
+    json_t *session, *sandbox, *all = json_object();
+    int status = 1;
+    size_t i;
+
+    path = id != NULL ? cli_printf("/v1/sessions/%s", id) : NULL;
+    session = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL;
+    free(path);
+    json_array_foreach(json_object_get(session, "sandboxes"), i, sandbox)
+    {
+        const char *name = cli_text(sandbox, "name");
+        char *part = cli_encode(name);
+        json_t *told;
+
+        path = cli_printf("/v1/sessions/%s/sandboxes/%s/idle", id, part);
+        told = cli_call(cli, "GET", path, NULL);
+        free(path);
+        free(part);
+        if (told == NULL)
+            goto out;
+        if (!cli->json)
+            print_why(name, told);
+        json_object_set_new(all, name, told);
+    }
+    if (session != NULL && cli->json)
+        cli_print_json(all);
+    status = session != NULL ? 0 : 1;
+out:
+    json_decref(all);
+    json_decref(session);
+    free(id);
+    return status;
 }
 
 int cmd_session_delete(struct cli *cli, int argc, char **argv)
