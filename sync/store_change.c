@@ -116,9 +116,9 @@ int sync_store_put(struct sync_store *store, const char *path, size_t len,
                    const struct sync_condition *condition, struct sync_stat *out, bool *created,
                    struct err *err)
 {
-    struct stat st, old;
+    struct stat st, old = {0};
     struct sync_at at;
-    bool found, is_exec;
+    bool found = false, is_exec;
     int r = sync_at_init(&at, path, len, err), fd;
 
     if (r != 0)
@@ -170,9 +170,9 @@ int sync_store_link(struct sync_store *store, const char *path, size_t len, cons
 {
     size_t target_len = strlen(target);
     struct sync_at at;
-    struct stat old;
+    struct stat old = {0};
     char name[32];
-    bool found;
+    bool found = false;
     int r = sync_at_init(&at, path, len, err), fd;
 
     if (r != 0)

@@ -268,7 +268,7 @@ int sync_store_history(struct sync_store *store, const char *before, sync_checkp
     now = malloc(sizeof(*now));
     if (now == NULL)
         r = tr_err_set(err, -ENOMEM, "out of memory");
-    while (r == 0) {
+    while (now != NULL && r == 0) {
         git_commit *parent = NULL;
 
         if (!skip) {

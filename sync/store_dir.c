@@ -108,8 +108,8 @@ int sync_dir_names(int fd, char ***out, size_t *n)
 static int remove_below(int dir, const char *name, int depth, struct sync_tally *tally)
 {
     struct stat st;
-    char **names;
-    size_t n;
+    char **names = NULL;
+    size_t n = 0;
     int fd, r;
 
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
@@ -148,8 +148,8 @@ int sync_dir_remove_empty(int dir, const char *name, struct sync_tally *tally)
 {
     int fd = sync_dir_open(dir, name), r;
     struct stat st;
-    char **names;
-    size_t n;
+    char **names = NULL;
+    size_t n = 0;
 
     if (fd == -ENOENT || fd == -ENOTDIR || fd == -ELOOP)
         return 0;
@@ -175,8 +175,8 @@ int sync_dir_remove_empty(int dir, const char *name, struct sync_tally *tally)
 static int tally_below(int fd, int depth, struct sync_tally *tally)
 {
     struct stat st;
-    char **names;
-    size_t n;
+    char **names = NULL;
+    size_t n = 0;
     int r;
 
     if (depth > DEPTH_MAX)
@@ -224,8 +224,8 @@ int sync_dir_sync(int dir, const char *name)
 {
     int fd = sync_dir_open(dir, name), r;
     struct stat st;
-    char **names;
-    size_t n;
+    char **names = NULL;
+    size_t n = 0;
 
     if (fd < 0)
         return fd;

@@ -220,8 +220,8 @@ static int write_file(struct sync_store *store, int fd, int64_t size, git_oid *i
 
 /* ---- the walk ---- */
 
-/* A file that cannot be read now stays as the last checkpoint has it: it is not deleted. Returns 0,
- * or 1 when that does not have it. */
+/* What cannot be read now stays as the last checkpoint has it: it is not deleted. Returns 0, or 1
+ * when that does not have it. */
 static int take_last(struct walk *w, struct entry *e, size_t len, const char *why)
 {
     git_tree_entry *last = NULL;
@@ -234,7 +234,7 @@ static int take_last(struct walk *w, struct entry *e, size_t len, const char *wh
     if (git_reference_name_to_id(&head, w->store->repo, SYNC_BRANCH) == 0 &&
         git_commit_lookup(&commit, w->store->repo, &head) == 0 &&
         git_commit_tree(&tree, commit) == 0 && git_tree_entry_bypath(&last, tree, w->path) == 0 &&
-        git_tree_entry_type(last) == GIT_OBJECT_BLOB) {
+        (git_tree_entry_type(last) == GIT_OBJECT_TREE) == (e->mode == MODE_TREE)) {
         e->id = *git_tree_entry_id(last);
         e->mode = (unsigned)git_tree_entry_filemode(last);
         r = 0;
@@ -306,16 +306,16 @@ static int write_folder(struct walk *w, int fd, size_t len, git_oid *out, bool *
 /* Returns 0 (e has mode and id), 1 (not kept) or an error. */
 static int take_entry(struct walk *w, int dir, struct entry *e, size_t len)
 {
-    bool empty;
+    bool empty = false;
     int sub, r;
 
     switch (e->mode) {
     case MODE_TREE:
         sub = sync_dir_open(dir, e->name);
-        if (sub < 0) {
-            leave_out(w, len, strerror(-sub));
-            return 1;
-        }
+        if (sub == -EMFILE || sub == -ENFILE || sub == -ENOMEM)
+            return sync_fail_path(w->err, sub, w->path, len);
+        if (sub < 0)
+            return take_last(w, e, len, strerror(-sub));
         r = write_folder(w, sub, len, &e->id, &empty);
         close(sub);
         return r == 0 && empty ? 1 : r;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#define ZLIB_CONST
 #include <zlib.h>
 
 #define VERSION     20 /* deflate */
@@ -188,7 +189,7 @@ static int pump(struct sync_zip *zip, struct sync_buf *buf, const void *data, si
     uint8_t out[16384];
     int status;
 
-    zip->deflate.next_in = (Bytef *)(uintptr_t)data;
+    zip->deflate.next_in = data;
     zip->deflate.avail_in = (uInt)len;
     do {
         size_t n;

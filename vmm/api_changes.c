@@ -53,7 +53,7 @@ static int find_id(struct sync_store *store, const char *name, char id[SYNC_ID_S
     int r = c == NULL ? tr_err_set(err, -ENOMEM, "out of memory")
                       : sync_store_find(store, name, c, err);
 
-    if (r == 0)
+    if (c != NULL && r == 0)
         memcpy(id, c->id, SYNC_ID_SIZE);
     free(c);
     return r;

@@ -112,17 +112,17 @@ static void run_open(struct vmm_store_job *job, struct sync_store *store)
     size_t len = strlen(d->path);
     int r = sync_store_stat(store, d->path, len, &d->st, &job->err);
 
-    if (r == 0 && d->st.type == SYNC_TYPE_LINK) {
-        r = sync_store_read_link(store, d->path, len, &d->target, &job->err);
-        d->type = "inode/symlink";
-        return;
-    }
     if (r != 0)
         return;
-    d->fd = sync_store_open_file(store, d->path, len, &d->st, &job->err);
-    if (d->fd < 0)
+    if (d->st.type == SYNC_TYPE_LINK) {
+        d->type = "inode/symlink";
+        if (sync_store_read_link(store, d->path, len, &d->target, &job->err) != 0)
+            d->target = NULL;
         return;
-    d->type = media_type(d);
+    }
+    d->fd = sync_store_open_file(store, d->path, len, &d->st, &job->err);
+    if (d->fd >= 0)
+        d->type = media_type(d);
 }
 
 /* ---- on the loop ---- */

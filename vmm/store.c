@@ -144,21 +144,25 @@ static struct vmm_store *find(const struct vmm_stores *stores, const char *sessi
     return NULL;
 }
 
-static int get(struct vmm *vmm, struct vmm_session *session, struct vmm_store **out,
-               struct err *err)
+/* NULL after saying why. */
+static struct vmm_store *get(struct vmm *vmm, struct vmm_session *session, struct err *err)
 {
     struct vmm_stores *stores = vmm->stores;
     struct vmm_store *s;
 
-    if (stores == NULL || stores->closing)
-        return tr_err_set(err, -ESHUTDOWN, "the manager is ending");
-    if (session->deleting)
-        return tr_err_set(err, -ESHUTDOWN, "the session is being deleted");
+    if (stores == NULL || stores->closing || session->deleting) {
+        (void)tr_err_set(err, -ESHUTDOWN, "%s",
+                         session->deleting ? "the session is being deleted"
+                                           : "the manager is ending");
+        return NULL;
+    }
     s = find(stores, session->id);
     if (s == NULL) {
         s = calloc(1, sizeof(*s));
-        if (s == NULL)
-            return tr_err_set(err, -ENOMEM, "out of memory");
+        if (s == NULL) {
+            (void)tr_err_set(err, -ENOMEM, "out of memory");
+            return NULL;
+        }
         s->stores = stores;
         s->work.data = s;
         memcpy(s->session, session->id, sizeof(s->session));
@@ -169,19 +173,18 @@ static int get(struct vmm *vmm, struct vmm_session *session, struct vmm_store **
         stores->all = s;
     }
     s->used_ms = uv_now(vmm->loop);
-    *out = s;
-    return 0;
+    return s;
 }
 
 int vmm_store_submit(struct vmm *vmm, struct vmm_session *session, struct vmm_store_job *job,
                      struct err *err)
 {
-    struct vmm_store *s;
-    int r = get(vmm, session, &s, err);
+    struct vmm_store *s = get(vmm, session, err);
 
-    if (r == 0)
-        enqueue(s, job);
-    return r;
+    if (s == NULL)
+        return err->code;
+    enqueue(s, job);
+    return 0;
 }
 
 void vmm_store_submit_held(struct vmm_store_hold *hold, struct vmm_store_job *job)
@@ -192,11 +195,10 @@ void vmm_store_submit_held(struct vmm_store_hold *hold, struct vmm_store_job *jo
 int vmm_store_hold(struct vmm *vmm, struct vmm_session *session, struct vmm_store_hold *hold,
                    struct err *err)
 {
-    struct vmm_store *s;
-    int r = get(vmm, session, &s, err);
+    struct vmm_store *s = get(vmm, session, err);
 
-    if (r != 0)
-        return r;
+    if (s == NULL)
+        return err->code;
     hold->store = s;
     hold->prev = NULL;
     hold->next = s->holds;
