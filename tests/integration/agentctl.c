@@ -8,6 +8,7 @@
  *   {"id":N,"ev":"end"}  {"id":N,"ev":"close","code":C}  {"id":N,"ev":"sent"} (request body
  * drained)
  *   {"ev":"open"}  {"ev":"over"}
+ * and those of agentctl_sync.h.
  * Ends when its standard input or the connection does. */
 #include <errno.h>
 #include <jansson.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "agentctl_sync.h"
 #include "transom/channel.h"
 #include "transom/h2_uv.h"
 #include "transom/log.h"
@@ -195,6 +197,10 @@ static void command(const char *text)
     if (op == NULL || id <= 0) {
         fprintf(stderr, "agentctl: bad command: %s\n", text);
         exit(2);
+    }
+    if (conn != NULL && agentctl_sync(&loop, tr_h2_conn_session(conn), cmd, say)) {
+        json_decref(cmd);
+        return;
     }
     s = find(id, strcmp(op, "request") == 0);
     if (s == NULL) {

@@ -400,7 +400,8 @@ START_TEST(a_slow_reader_slows_the_agent)
         ck_assert_uint_eq(seen.n_pieces, n); /* one at a time */
     }
     ck_assert_uint_eq(seen.n_bytes, 4 << 20);
-    sync_remote_hold(call, false);
+    if (seen.n_done == 0)
+        sync_remote_hold(call, false);
     finish();
     ck_assert_int_eq(seen.done, 0);
 }

@@ -90,6 +90,66 @@ class Stream:
         self.client._say(id=self.number, op="resume")
 
 
+class Sync:
+    """One conversation about the home folder (agentctl_sync.h). Paths and contents are bytes."""
+
+    def __init__(self, client, number, kind):
+        self.client, self.number, self.n_asked = client, number, 0
+        self.events, self.closed = [], False
+        self.changed = threading.Condition()
+        client.streams[number] = self
+        client._say(id=number, op="sync", kind=kind)
+
+    def _event(self, event):
+        for name in ("path", "name", "target", "head", "bytes"):
+            if name in event:
+                event[name] = base64.b64decode(event[name])
+        with self.changed:
+            self.events.append(event)
+            self.closed = self.closed or event["ev"] in ("done", "close")
+            self.changed.notify_all()
+
+    def ask(self, what, path=b"", **fields):
+        for name in ("content", "target", "replaces"):
+            if name in fields:
+                fields[name] = base64.b64encode(fields[name]).decode()
+        self.client._say(id=self.number, op="ask", what=what,
+                         path=base64.b64encode(path).decode(), **fields)
+        return self
+
+    def _do(self, op):
+        self.client._say(id=self.number, op=op)
+
+    def cancel(self):
+        self._do("sync-cancel")
+
+    def hold(self):
+        self._do("sync-hold")
+
+    def let_go(self):
+        self._do("sync-let-go")
+
+    def wait(self, condition, what, limit=100):
+        """Until condition(events); returns what it returned."""
+        with self.changed:
+            if not self.changed.wait_for(lambda: condition(self.events) or self.closed, limit) \
+                    or not condition(self.events):
+                raise AssertionError(f"{what} did not come: {self.events[-20:]}")
+            return condition(self.events)
+
+    def done(self, limit=100):
+        """The status of its end."""
+        return self.wait(lambda events: [e for e in events if e["ev"] == "done"], "the end", limit)[0]["status"]
+
+    def all(self, limit=100):
+        """End the requests; all events but the end, which must be a good one."""
+        self._do("sync-end")
+        status = self.done(limit)
+        if status != 0:
+            raise AssertionError(f"it ended with {status}: {self.events[-3:]}")
+        return [e for e in self.events if e["ev"] != "done"]
+
+
 class ExecResult:
     def __init__(self, frames):
         self.frames = frames
@@ -159,6 +219,12 @@ class AgentClient:
             command["body"] = body if isinstance(body, str) else json.dumps(body)
         self._say(**command)
         return stream
+
+    def sync(self, kind):
+        with self.lock:
+            self.last += 1
+            number = self.last
+        return Sync(self, number, kind)
 
     def call(self, method, path, body=None, limit=120, headers=None):
         """(status, decoded JSON or bytes)."""
