@@ -97,7 +97,7 @@ void sync_engine_faults(const struct sync_engine *e, sync_fault_cb cb, void *arg
 
 /* ---- conflicts ---- */
 
-const struct sync_conflict *sync_engine_lost(const struct sync_engine *e, size_t i,
+const struct sync_conflict *sync_engine_loss(const struct sync_engine *e, size_t i,
                                              enum sync_side side)
 {
     const struct sync_step *step = &e->plan.steps[i];
@@ -127,7 +127,7 @@ static void tell_lost(struct sync_engine *e)
 {
     for (size_t i = 0; i < e->plan.n_steps; i++) {
         for (int side = 0; side < SYNC_N_SIDES; side++) {
-            const struct sync_conflict *c = sync_engine_lost(e, i, (enum sync_side)side);
+            const struct sync_conflict *c = sync_engine_loss(e, i, (enum sync_side)side);
 
             if (c == NULL || e->progress[i].is_blocked || e->progress[i].is_known_loss)
                 continue;
@@ -307,6 +307,11 @@ int sync_engine_save(struct sync_engine *e, struct err *err)
 void sync_engine_dirty(struct sync_engine *e, enum sync_side side, const char *dir, size_t len)
 {
     sync_scan_dirty(e->scans[side], dir, len);
+}
+
+void sync_engine_lost(struct sync_engine *e, enum sync_side side, const char *dir, size_t len)
+{
+    sync_scan_lost(e->scans[side], dir, len);
 }
 
 void sync_engine_dirty_all(struct sync_engine *e, enum sync_side side, bool watches_are_lost)

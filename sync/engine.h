@@ -60,9 +60,12 @@ void sync_engine_free(struct sync_engine *e);
 
 /* News from a side's watch: as in sync/watch.h. */
 void sync_engine_dirty(struct sync_engine *e, enum sync_side side, const char *dir, size_t len);
-void sync_engine_dirty_all(struct sync_engine *e, enum sync_side side, bool watches_are_lost);
+/* It is watched no more, since it is gone or was moved; what is there now is watched anew. */
+void sync_engine_lost(struct sync_engine *e, enum sync_side side, const char *dir, size_t len);
+/* It cannot be watched. */
 void sync_engine_unwatched(struct sync_engine *e, enum sync_side side, const char *dir, size_t len,
                            int64_t now_ms);
+void sync_engine_dirty_all(struct sync_engine *e, enum sync_side side, bool watches_are_lost);
 
 /* One round. Returns 0, also with faults of single paths; else a side is gone or memory is out:
  * nothing is lost, and the next round looks at everything. */

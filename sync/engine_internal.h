@@ -47,7 +47,7 @@ static inline bool sync_is_content(const struct sync_value *v)
  * what has changed is also looked at again. */
 void sync_engine_fault(struct sync_engine *e, size_t step, enum sync_side side, int status);
 /* The conflict that this step decides against that side, or NULL. */
-const struct sync_conflict *sync_engine_lost(const struct sync_engine *e, size_t step,
+const struct sync_conflict *sync_engine_loss(const struct sync_engine *e, size_t step,
                                              enum sync_side side);
 
 /* Put into the vault what the steps overwrite or remove; a step for which that fails is blocked.

@@ -26,7 +26,7 @@ static int hold_on(struct sync_engine *e, size_t i, enum sync_side side)
                                                                     : SYNC_KEPT_OLDER,
                              .value = step->from[side]};
 
-    if (sync_engine_lost(e, i, side) != NULL)
+    if (sync_engine_loss(e, i, side) != NULL)
         kept.why = SYNC_KEPT_CONFLICT;
     return e->o.vault_ops->keep(e->o.vault, &kept, NULL);
 }

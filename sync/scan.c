@@ -160,6 +160,16 @@ void sync_scan_dirty_all(struct sync_scan *s, bool watches_are_lost)
     s->is_all_dirty = true;
 }
 
+void sync_scan_lost(struct sync_scan *s, const char *dir, size_t len)
+{
+    if (!is_known_dir(s, dir, len))
+        return;
+    watch(s, dir, len, true);
+    sync_scan_dirty(s, dir, len);
+    if (len > 0)
+        sync_scan_dirty_parent(s, dir, len);
+}
+
 void sync_scan_unwatched(struct sync_scan *s, const char *dir, size_t len, int64_t now_ms)
 {
     if (!is_known_dir(s, dir, len))

@@ -63,7 +63,9 @@ void sync_scan_dirty_parent(struct sync_scan *scan, const char *path, size_t len
 void sync_scan_later(struct sync_scan *scan, const char *dir, size_t len, int64_t due_ms);
 /* All folders; with their watches made anew if they were lost. */
 void sync_scan_dirty_all(struct sync_scan *scan, bool watches_are_lost);
-/* A folder is not watched: it is looked at from time to time. */
+/* Its watch is lost, since it is gone or was moved: look at it, and watch what is there now. */
+void sync_scan_lost(struct sync_scan *scan, const char *dir, size_t len);
+/* A folder cannot be watched: it is looked at from time to time. */
 void sync_scan_unwatched(struct sync_scan *scan, const char *dir, size_t len, int64_t now_ms);
 
 /* Look at all that is dirty. as_old: what is found was there before anything else (seq 0).

@@ -220,6 +220,7 @@ static int apply_op(void *ctx, const struct sync_op *op, int64_t size, struct er
         strcmp(op->path, side->fail_path) == 0) {
         static const struct sync_sig none;
 
+        side->n_failed++;
         side->tree.cbs->on_applied(side->tree.n_ops++, side->fail_status, &none, side->tree.arg);
         return 0;
     }
@@ -232,8 +233,10 @@ static int apply_commit(void *ctx, const struct sync_id *id, struct err *err)
 
     moment();
     if (side->fail_path[0] != '\0' && strcmp(side->tree.op.path, side->fail_path) == 0 &&
-        side->tree.status == 0)
+        side->tree.status == 0) {
         side->tree.status = side->fail_status;
+        side->n_failed++;
+    }
     return sync_side_tree_ops.apply_commit(ctx, id, err);
 }
 

@@ -14,6 +14,7 @@ struct rig_side {
     /* Faults: this path's changes fail with that. */
     char fail_path[64];
     int fail_status;
+    int n_failed;   /* how often it came to that */
     int fail_call;  /* every call fails with this: the side is gone */
     bool is_writer; /* every file has a writer */
     int n_watched;

@@ -358,6 +358,32 @@ START_TEST(rules_that_change)
 }
 END_TEST
 
+/* New rules make what is below dirty, and nothing else does. */
+START_TEST(rules_of_a_folder_above)
+{
+    struct err err;
+    uint64_t listed;
+
+    rig_mkdir(&rig, G, "a");
+    rig_mkdir(&rig, G, "a/b");
+    rig_write(&rig, G, "a/b/x.csv", "1");
+    rig_sync(&rig);
+    rig_write(&rig, G, ".gitignore", "*.csv\n");
+    rig.now_ms += 2000;
+    listed = status().n_listed[G];
+    sync_engine_dirty(rig.engine, G, "", 0);
+    sync_engine_dirty(rig.engine, G, "nothing", 7);
+    ck_assert_int_eq(sync_engine_round(rig.engine, rig.now_ms, &err), 0);
+    ck_assert_str_eq(rig_left_out(&rig, "a/b/x.csv"), "ignored");
+    check(S, "a/b/x.csv", "1");
+    ck_assert_uint_eq(status().n_listed[G], listed + 3);
+    rig.now_ms += 2000;
+    sync_engine_dirty(rig.engine, G, "a", 1);
+    ck_assert_int_eq(sync_engine_round(rig.engine, rig.now_ms, &err), 0);
+    ck_assert_uint_le(status().n_listed[G], listed + 3 + 4); /* and the fresh ones once more */
+}
+END_TEST
+
 START_TEST(ignored_files_of_the_store)
 {
     rig_write(&rig, G, ".gitignore", "*.env\n");
@@ -534,6 +560,18 @@ START_TEST(a_fault_stays_with_its_file)
             ck_assert(status().is_in_step);
         }
     }
+}
+END_TEST
+
+START_TEST(a_fault_is_tried_again_at_longer_and_longer_intervals)
+{
+    rig_write(&rig, S, "bad", "1");
+    strcpy(rig.sides[G].fail_path, "bad");
+    rig.sides[G].fail_status = -ENOSPC;
+    for (int i = 0; i < 60; i++) /* two minutes */
+        ck_assert_int_eq(rig_try(&rig), 0);
+    ck_assert_int_ge(rig.sides[G].n_failed, 4);
+    ck_assert_int_le(rig.sides[G].n_failed, 9);
 }
 END_TEST
 
@@ -847,6 +885,7 @@ int main(void)
     tcase_add_test(tc, the_filter_decides_where_to_descend);
     tcase_add_test(tc, binary_only_at_its_end);
     tcase_add_test(tc, rules_that_change);
+    tcase_add_test(tc, rules_of_a_folder_above);
     tcase_add_test(tc, ignored_files_of_the_store);
     tcase_add_test(tc, what_is_left_out_is_never_removed);
     tcase_add_test(tc, special_files_are_not_opened);
@@ -854,6 +893,7 @@ int main(void)
     tcase_add_test(tc, a_file_that_is_being_written_waits);
     tcase_add_test(tc, an_edit_in_the_middle_is_not_lost);
     tcase_add_test(tc, a_fault_stays_with_its_file);
+    tcase_add_test(tc, a_fault_is_tried_again_at_longer_and_longer_intervals);
     tcase_add_test(tc, no_room_in_the_store);
     tcase_add_test(tc, what_cannot_be_kept_is_not_overwritten);
     tcase_add_test(tc, a_side_that_is_gone_deletes_nothing);
