@@ -133,10 +133,19 @@ static int keep_side(struct keeping *k, struct err *err)
     return r == 0 ? read_batch(k, err) : r;
 }
 
+/* Nothing of what would have to be kept is touched in this round. */
+static void block_all(struct sync_engine *e, int status)
+{
+    for (size_t i = 0; i < e->plan.n_steps; i++)
+        if (!e->progress[i].is_blocked && (loses_content(&e->plan.steps[i], SYNC_GUEST) ||
+                                           loses_content(&e->plan.steps[i], SYNC_STORE)))
+            block(e, i, SYNC_STORE, status);
+}
+
 int sync_engine_keep(struct sync_engine *e, struct err *err)
 {
     struct keeping *k = calloc(1, sizeof(*k));
-    int r = 0;
+    int r = 0, settled;
 
     if (k == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
@@ -147,5 +156,8 @@ int sync_engine_keep(struct sync_engine *e, struct err *err)
         r = keep_side(k, err);
     }
     free(k);
+    settled = e->o.vault_ops->settle(e->o.vault, NULL);
+    if (r == 0 && settled != 0)
+        block_all(e, settled);
     return r;
 }

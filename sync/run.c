@@ -479,6 +479,7 @@ static void set(struct sync_run *run, bool *flag)
 
 void sync_run_kick(struct sync_run *run)
 {
+    send_note(run, OVERFLOW, SYNC_GUEST, NULL, 0);
     set(run, &run->is_kicked);
 }
 

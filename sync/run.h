@@ -54,7 +54,7 @@ void sync_run_lost(struct sync_run *run, enum sync_side side, const char *dir, s
 void sync_run_overflow(struct sync_run *run, enum sync_side side);
 /* Look at all of a side, whose watches are as they were. */
 void sync_run_look(struct sync_run *run, enum sync_side side);
-/* The guest can be reached again: do not wait. */
+/* The guest can be reached again: nothing of it is watched, and there is nothing to wait for. */
 void sync_run_kick(struct sync_run *run);
 
 /* Bring both sides in step once more, with a look at everything, then end; within timeout_ms. */

@@ -16,6 +16,9 @@ enum {
     WORDS_HIGH = 1024 * 1024,       /* bytes that wait for the loop: the engine waits */
 };
 
+#define WATCH_SHORT_MS 2000 /* a watch that ends so soon is not begun again at once, ... */
+#define WATCH_PAUSE_MS 5000 /* ... but then */
+
 enum kind { LISTING, ENTRY, LISTED, HASHED, READING, PIECE, READ, APPLIED, OP, COMMIT, WATCH };
 
 struct msg {
@@ -64,7 +67,10 @@ struct sync_side_remote {
     struct sync_remote *call, *watch;
     size_t next; /* of dirs or wants */
     bool is_full, has_ended, is_held, is_watch_full;
-    bool is_closing, is_async_closed;
+    uint64_t watch_since_ms;
+    uv_timer_t pause; /* before a watch is begun again */
+    bool is_closing;
+    int n_handles; /* not closed */
     void (*on_close)(void *arg);
     void *on_close_arg;
 };
@@ -375,6 +381,11 @@ static void on_watch_drain(void *arg)
     speak_of_watches(s);
 }
 
+static void on_pause_over(uv_timer_t *timer)
+{
+    on_watch_overflow(timer->data);
+}
+
 static void on_watch_done(struct sync_remote *call, int status, const struct err *err, void *arg)
 {
     struct sync_side_remote *s = arg;
@@ -383,8 +394,12 @@ static void on_watch_done(struct sync_remote *call, int status, const struct err
     (void)status;
     (void)err;
     s->watch = NULL;
-    on_watch_overflow(s);
-    maybe_closed(s);
+    if (s->is_closing)
+        maybe_closed(s);
+    else if (uv_now(s->loop) - s->watch_since_ms >= WATCH_SHORT_MS)
+        on_watch_overflow(s);
+    else
+        (void)uv_timer_start(&s->pause, on_pause_over, WATCH_PAUSE_MS, 0); /* cannot fail */
 }
 
 static const struct sync_remote_cbs watch_cbs = {
@@ -414,6 +429,7 @@ static void speak_of_watches(struct sync_side_remote *s)
         h2 = s->watch == NULL ? s->cbs->session(s->arg) : NULL;
         if (h2 != NULL) {
             s->is_watch_full = false;
+            s->watch_since_ms = uv_now(s->loop);
             if (sync_remote_start(s->loop, h2, SYNC_REMOTE_WATCH, &watch_cbs, s, &s->watch) != 0)
                 s->watch = NULL;
         }
@@ -473,6 +489,10 @@ int sync_side_remote_open(uv_loop_t *loop, const struct sync_side_remote_cbs *cb
         return -ENOMEM;
     }
     s->async.data = s;
+    if (uv_timer_init(loop, &s->pause) != 0)
+        abort(); /* cannot fail on Unix */
+    s->pause.data = s;
+    s->n_handles = 2;
     *out = s;
     return 0;
 }
@@ -491,7 +511,7 @@ void sync_side_remote_stop(struct sync_side_remote *s)
 
 static void maybe_closed(struct sync_side_remote *s)
 {
-    if (!s->is_closing || !s->is_async_closed || s->call != NULL || s->watch != NULL)
+    if (!s->is_closing || s->n_handles > 0 || s->call != NULL || s->watch != NULL)
         return;
     drop(&s->answers);
     drop(&s->words);
@@ -502,11 +522,11 @@ static void maybe_closed(struct sync_side_remote *s)
     free(s);
 }
 
-static void on_async_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
     struct sync_side_remote *s = handle->data;
 
-    s->is_async_closed = true;
+    s->n_handles--;
     maybe_closed(s);
 }
 
@@ -515,7 +535,8 @@ void sync_side_remote_close(struct sync_side_remote *s, void (*cb)(void *arg), v
     s->on_close = cb;
     s->on_close_arg = arg;
     s->is_closing = true;
-    uv_close((uv_handle_t *)&s->async, on_async_closed);
+    uv_close((uv_handle_t *)&s->async, on_handle_closed);
+    uv_close((uv_handle_t *)&s->pause, on_handle_closed);
 }
 
 /* ---- the engine's thread ---- */

@@ -34,8 +34,10 @@ struct sync_vault_ops {
     int (*put_start)(void *vault, int64_t size, struct err *err);
     int (*put_piece)(void *vault, const uint8_t *bytes, size_t len, struct err *err);
     int (*put_end)(void *vault, const struct sync_id *id, struct err *err);
-    /* Hold on to it. */
+    /* Hold on to it, from settle() on. */
     int (*keep)(void *vault, const struct sync_kept *kept, struct err *err);
+    /* What was to be kept so far is, whatever happens. Called before anything is overwritten. */
+    int (*settle)(void *vault, struct err *err);
     /* Would so many more bytes fit into the store? -EDQUOT, -ENOSPC. */
     int (*room)(void *vault, int64_t more, struct err *err);
 };

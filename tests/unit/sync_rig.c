@@ -115,6 +115,13 @@ static int keep(void *vault, const struct sync_kept *kept, struct err *err)
     return 0;
 }
 
+static int settle(void *vault, struct err *err)
+{
+    (void)vault;
+    (void)err;
+    return 0;
+}
+
 static int room(void *vault, int64_t more, struct err *err)
 {
     const struct rig *rig = vault;
@@ -125,7 +132,7 @@ static int room(void *vault, int64_t more, struct err *err)
 }
 
 static const struct sync_vault_ops vault_ops = {vault_has, vault_open, put_start, put_piece,
-                                                put_end,   keep,       room};
+                                                put_end,   keep,       settle,    room};
 
 bool rig_has_kept(struct rig *rig, const char *path, const char *text)
 {

@@ -326,6 +326,13 @@ static int keep(void *vault, const struct sync_kept *kept, struct err *err)
     return 0;
 }
 
+static int settle(void *vault, struct err *err)
+{
+    (void)vault;
+    (void)err;
+    return 0;
+}
+
 static int room(void *vault, int64_t more, struct err *err)
 {
     (void)vault;
@@ -335,7 +342,7 @@ static int room(void *vault, int64_t more, struct err *err)
 }
 
 static const struct sync_vault_ops vault_ops = {vault_has, vault_open, put_start, put_piece,
-                                                put_end,   keep,       room};
+                                                put_end,   keep,       settle,    room};
 
 static void connect_agent(void)
 {
