@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* After fork() the child may only use async-signal-safe calls: the loop's thread pool may have held
- * any lock. What needs memory is prepared before. */
+/* The child shares our memory until it runs its program, as with posix_spawn(3), which cannot do
+ * all that is needed here: to copy it costs more than all the rest. So it may only use
+ * async-signal-safe calls (the loop's thread pool may have held any lock), and nothing of the C
+ * library that speaks to other threads. What needs memory is prepared before. */
 #include "vmm/agent/spawn.h"
 
 #include <errno.h>
@@ -8,7 +10,9 @@
 #include <grp.h>
 #include <limits.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +74,7 @@ static char *candidates(const char *name, const char *path)
     }
 }
 
-static void fail(int fd, enum stage stage)
+__attribute__((noreturn)) static void fail(int fd, enum stage stage)
 {
     struct report report = {stage, errno};
 
@@ -79,19 +83,29 @@ static void fail(int fd, enum stage stage)
     _exit(127);
 }
 
+/* The program inherits what is ignored, and nothing else. */
 static void reset_signals(void)
 {
-    struct sigaction dfl;
+    struct sigaction dfl, now;
     sigset_t none;
 
     memset(&dfl, 0, sizeof(dfl));
     dfl.sa_handler = SIG_DFL;
     for (int sig = 1; sig < NSIG; sig++) {
-        if (sig != SIGKILL && sig != SIGSTOP)
+        if (sig != SIGKILL && sig != SIGSTOP && sigaction(sig, NULL, &now) == 0 &&
+            now.sa_handler != SIG_DFL)
             sigaction(sig, &dfl, NULL);
     }
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+/* The C library's own change every thread of the process whose memory this is: ours. */
+static bool change_user(const struct agent_user *user)
+{
+    return syscall(SYS_setgroups, user->n_groups, user->groups) == 0 &&
+           syscall(SYS_setresgid, user->gid, user->gid, user->gid) == 0 &&
+           syscall(SYS_setresuid, user->uid, user->uid, user->uid) == 0;
 }
 
 /* Moves fds to 0..2. Each is first lifted above 2, since one may stand where another must go. */
@@ -131,10 +145,17 @@ static void set_limits(void)
     umask(022);
 }
 
-__attribute__((noreturn)) static void run_child(const struct agent_spawn *sp, const char *paths,
-                                                int report_fd)
+struct child {
+    const struct agent_spawn *sp;
+    const char *paths;
+    int report_fd;
+};
+
+static int run_child(void *arg)
 {
-    int error = ENOENT;
+    const struct child *child = arg;
+    const struct agent_spawn *sp = child->sp;
+    int error = ENOENT, report_fd = child->report_fd;
 
     reset_signals();
     setsid();
@@ -145,16 +166,12 @@ __attribute__((noreturn)) static void run_child(const struct agent_spawn *sp, co
     set_limits();
     if (sp->terminal && ioctl(0, TIOCSCTTY, 0) != 0)
         fail(report_fd, STAGE_TERMINAL);
-    if (sp->user != NULL) {
-        if (setgroups(sp->user->n_groups, sp->user->groups) != 0 ||
-            setresgid(sp->user->gid, sp->user->gid, sp->user->gid) != 0 ||
-            setresuid(sp->user->uid, sp->user->uid, sp->user->uid) != 0)
-            fail(report_fd, STAGE_USER);
-    }
+    if (sp->user != NULL && !change_user(sp->user))
+        fail(report_fd, STAGE_USER);
     if (chdir(sp->cwd != NULL ? sp->cwd : "/") != 0)
         fail(report_fd, STAGE_CWD);
     syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
-    for (const char *p = paths; *p != '\0'; p += strlen(p) + 1) {
+    for (const char *p = child->paths; *p != '\0'; p += strlen(p) + 1) {
         execve(p, sp->argv, sp->envp);
         if (errno != ENOENT && errno != ENOTDIR)
             error = errno;
@@ -163,7 +180,23 @@ __attribute__((noreturn)) static void run_child(const struct agent_spawn *sp, co
     }
     errno = error;
     fail(report_fd, STAGE_EXEC);
-    _exit(127);
+}
+
+/* Returns its pid, or -1. We stand still until it has run its program or ended. */
+static pid_t start_child(struct child *child)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    /* Their run time does not know of a process that shares its memory. */
+    pid_t pid = fork();
+
+    if (pid == 0)
+        run_child(child);
+    return pid;
+#else
+    static _Alignas(16) char stack[64 * 1024]; /* one loop, and one at a time */
+
+    return clone(run_child, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+#endif
 }
 
 /* Wait for exec (end of file) or a report. */
@@ -204,10 +237,8 @@ int agent_spawn(const struct agent_spawn *sp, pid_t *pid, struct err *err)
     /* No handler of ours may run in the child before its signals are reset. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    child = fork();
-    if (child == 0)
-        run_child(sp, paths, ends[1]);
-    r = child < 0 ? tr_err_set(err, -errno, "fork: %s", strerror(errno)) : 0;
+    child = start_child(&(struct child){sp, paths, ends[1]});
+    r = child < 0 ? tr_err_set(err, -errno, "a process cannot be made: %s", strerror(errno)) : 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     close(ends[1]);
     if (child > 0) {
