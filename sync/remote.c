@@ -13,6 +13,8 @@
 #define REFUSAL_MAX 1024
 #define CHECK_MS    1000
 #define H2_CANCEL   8
+#define TURN_MAX    (1 << 20) /* bytes told in one turn of the loop: little on the wire can be much \
+                               */
 
 struct sync_remote {
     uv_loop_t *loop;
@@ -88,6 +90,28 @@ static void on_timer(uv_timer_t *timer)
         c->moved = uv_now(c->loop);
     else if (uv_now(c->loop) - c->moved >= SYNC_REMOTE_IDLE_MS)
         finish(c, UV_ETIMEDOUT, "the agent does not go on");
+}
+
+/* A watch may be silent for days: no clock ticks for it. */
+static void start_timer(struct sync_remote *c)
+{
+    if (c->kind != SYNC_REMOTE_WATCH)
+        (void)uv_timer_start(&c->timer, on_timer, CHECK_MS, CHECK_MS);
+}
+
+static void on_let_go(uv_timer_t *timer)
+{
+    struct sync_remote *c = timer->data;
+
+    start_timer(c);
+    process(c);
+}
+
+/* What is there is told from the loop, in another turn. With 0 ms a timer can come again in the same
+ * one. */
+static void go_on_later(struct sync_remote *c)
+{
+    (void)uv_timer_start(&c->timer, on_let_go, 1, 0);
 }
 
 /* ---- answers ---- */
@@ -234,20 +258,22 @@ static void on_all_told(struct sync_remote *c)
 static void process(struct sync_remote *c)
 {
     struct sync_msg msg;
+    size_t told = 0;
     int r = 0;
 
     if (c->processing)
         return;
     c->processing = true;
-    while (!c->held && !c->finishing) {
+    while (!c->held && !c->finishing && told < TURN_MAX) {
         size_t n;
 
         r = sync_unpack_next(c->unpack, &msg);
-        if (r == 1)
+        if (r == 1) {
+            told += sizeof(msg) + msg.len;
             r = take(c, &msg);
-        else if (r == 0 && c->in_at == c->in_len)
+        } else if (r == 0 && c->in_at == c->in_len) {
             break;
-        else if (r == 0) {
+        } else if (r == 0) {
             n = sync_unpack_feed(c->unpack, c->in + c->in_at, c->in_len - c->in_at);
             c->in_at += n;
             if (c->st != NULL)
@@ -257,7 +283,11 @@ static void process(struct sync_remote *c)
             finish(c, r, r == UV_EPROTO ? "the agent breaks the protocol" : NULL);
     }
     c->processing = false;
-    if (!c->held && !c->finishing && c->peer_ended)
+    if (c->held || c->finishing)
+        return;
+    if (told >= TURN_MAX)
+        go_on_later(c);
+    else if (c->peer_ended)
         on_all_told(c);
 }
 
@@ -530,29 +560,13 @@ void sync_remote_cancel(struct sync_remote *c)
     finish(c, UV_ECANCELED, "given up");
 }
 
-/* A watch may be silent for days: no clock ticks for it. */
-static void start_timer(struct sync_remote *c)
-{
-    if (c->kind != SYNC_REMOTE_WATCH)
-        (void)uv_timer_start(&c->timer, on_timer, CHECK_MS, CHECK_MS);
-}
-
-/* What was held comes from the loop, not from inside sync_remote_hold(). */
-static void on_let_go(uv_timer_t *timer)
-{
-    struct sync_remote *c = timer->data;
-
-    start_timer(c);
-    process(c);
-}
-
 void sync_remote_hold(struct sync_remote *c, bool hold)
 {
     bool was = c->held;
 
     c->held = hold;
     if (was && !hold && !c->finishing && !c->processing)
-        (void)uv_timer_start(&c->timer, on_let_go, 0, 0);
+        go_on_later(c);
 }
 
 /* ---- begin ---- */

@@ -30,7 +30,8 @@ struct sync_remote_cbs {
     void (*on_hashed)(uint32_t index, int status, const struct sync_tree_read *read,
                       const uint8_t *head, size_t head_len, void *arg);
 
-    /* read. What came counts only once on_read has said 0; its id was checked against it. */
+    /* read. sig's size is what the guest says now: give up if it is more than is wanted. What came
+     * counts only once on_read has said 0; its id was checked against it. */
     void (*on_reading)(uint32_t index, int status, const struct sync_sig *sig, void *arg);
     void (*on_piece)(uint32_t index, const uint8_t *bytes, size_t len, void *arg);
     void (*on_read)(uint32_t index, int status, const struct sync_tree_read *read, void *arg);

@@ -407,6 +407,22 @@ START_TEST(a_slow_reader_slows_the_agent)
 }
 END_TEST
 
+START_TEST(little_on_the_wire_does_not_hold_up_the_loop)
+{
+    fx_write("sparse", "");
+    ck_assert_int_eq(truncate(fx_path("sparse"), 64 << 20), 0);
+    start(SYNC_REMOTE_READ);
+    ck_assert_int_eq(sync_remote_want(call, "sparse", 6, NULL), 1);
+    sync_remote_end(call);
+    pair_run(&pair); /* all of it is here: some 20 KB */
+    ck_assert_uint_gt(seen.n_bytes, 0);
+    ck_assert_uint_lt(seen.n_bytes, 8 << 20);
+    finish();
+    ck_assert_int_eq(seen.done, 0);
+    ck_assert_uint_eq(seen.n_bytes, 64 << 20);
+}
+END_TEST
+
 static void send_file(const char *path, const char *text, bool commit)
 {
     struct sync_op op = {
@@ -671,6 +687,7 @@ int main(void)
     tcase_add_test(tc, a_tree_is_listed);
     tcase_add_test(tc, files_are_hashed_and_read);
     tcase_add_test(tc, a_slow_reader_slows_the_agent);
+    tcase_add_test(tc, little_on_the_wire_does_not_hold_up_the_loop);
     tcase_add_test(tc, changes_are_applied);
     tcase_add_test(tc, a_large_content_waits_for_the_wire);
     tcase_add_test(tc, it_ends_once_however_it_ends);

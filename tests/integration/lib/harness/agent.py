@@ -109,6 +109,10 @@ class Sync:
             self.closed = self.closed or event["ev"] in ("done", "close")
             self.changed.notify_all()
 
+    def _shown(self, n):
+        """The last events, for people."""
+        return [{k: v[:80] if isinstance(v, bytes) else v for k, v in e.items()} for e in self.events[-n:]]
+
     def ask(self, what, path=b"", **fields):
         for name in ("content", "target", "replaces"):
             if name in fields:
@@ -134,7 +138,7 @@ class Sync:
         with self.changed:
             if not self.changed.wait_for(lambda: condition(self.events) or self.closed, limit) \
                     or not condition(self.events):
-                raise AssertionError(f"{what} did not come: {self.events[-20:]}")
+                raise AssertionError(f"{what} did not come: {self._shown(20)}")
             return condition(self.events)
 
     def done(self, limit=100):
@@ -146,7 +150,7 @@ class Sync:
         self._do("sync-end")
         status = self.done(limit)
         if status != 0:
-            raise AssertionError(f"it ended with {status}: {self.events[-3:]}")
+            raise AssertionError(f"it ended with {status}: {self._shown(3)}")
         return [e for e in self.events if e["ev"] != "done"]
 
 
