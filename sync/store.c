@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 #include <unistd.h>
 
+#define COUNT_MS 5000 /* how old what is known of the tree's size may be */
 #define REPO     "store.git"
 #define REPO_NEW "store.git.new"
 
@@ -25,12 +27,23 @@ static const char config_text[] = "[core]\n"
                                   "[gc]\n"
                                   "\tauto = 0\n";
 
+static struct timespec started; /* the process's use of stores */
+
 /* ---- small things ---- */
+
+static int64_t now_ms(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
 
 int sync_store_init(struct err *err)
 {
     if (git_libgit2_init() < 0)
         return sync_fail_git(err, -EIO, "libgit2");
+    clock_gettime(CLOCK_REALTIME_COARSE, &started); /* the clock of files' times */
     /* No settings of the host or its users; caches that stay small with many stores; all synced. */
     for (int level = GIT_CONFIG_LEVEL_PROGRAMDATA; level <= GIT_CONFIG_LEVEL_GLOBAL; level++)
         git_libgit2_opts(GIT_OPT_SET_SEARCH_PATH, level, "/nonexistent");
@@ -136,6 +149,15 @@ int sync_fail_git(struct err *err, int code, const char *what)
                       fault != NULL && fault->message != NULL ? fault->message : "libgit2 failed");
 }
 
+static int fail_quota(struct err *err, int64_t quota, int64_t files, int64_t history)
+{
+    return tr_err_set(err, -EDQUOT,
+                      "the session's quota of %lld MiB is used up: files %lld MiB, checkpoints "
+                      "%lld MiB (sessions.quota_mb)",
+                      (long long)(quota >> 20), (long long)(files >> 20),
+                      (long long)(history >> 20));
+}
+
 void sync_stat_from(const struct stat *st, struct sync_stat *out)
 {
     out->type = S_ISREG(st->st_mode)   ? SYNC_TYPE_FILE
@@ -157,12 +179,16 @@ bool sync_name_is_git(const char *name, size_t len)
 
 /* ---- opening ---- */
 
-static bool is_leftover(const char *name)
+/* Locks and half-written objects of a dead process. What is younger than ours may be the vault's,
+ * which has the repository open for itself (sync/vault_git.h). */
+static bool is_leftover(const char *name, const struct stat *st)
 {
     size_t len = strlen(name);
 
-    return strncmp(name, "tmp_", 4) == 0 || strstr(name, "_git2_") != NULL ||
-           (len > 5 && strcmp(name + len - 5, ".lock") == 0);
+    return (strncmp(name, "tmp_", 4) == 0 || strstr(name, "_git2_") != NULL ||
+            (len > 5 && strcmp(name + len - 5, ".lock") == 0)) &&
+           (st->st_mtim.tv_sec < started.tv_sec ||
+            (st->st_mtim.tv_sec == started.tv_sec && st->st_mtim.tv_nsec < started.tv_nsec));
 }
 
 /* Remove half-written files of the repository and add up the others. */
@@ -185,7 +211,7 @@ static int recover_below(int fd, int depth, int64_t *bytes)
             r = sub < 0 ? sub : recover_below(sub, depth + 1, bytes);
             if (sub >= 0)
                 close(sub);
-        } else if (is_leftover(names[i])) {
+        } else if (is_leftover(names[i], &st)) {
             r = unlinkat(fd, names[i], 0) != 0 ? -errno : 0;
         } else {
             *bytes += st.st_size;
@@ -320,6 +346,7 @@ int sync_store_recount(struct sync_store *store, struct err *err)
 
     if (r != 0)
         return tr_err_set(err, r, "%s/files: %s", store->dir, strerror(-r));
+    store->counted_ms = now_ms();
     store->usage.files = tally.bytes;
     store->usage.n_files = tally.n;
     return 0;
@@ -336,7 +363,7 @@ int sync_store_open(const char *dir, int64_t quota, struct sync_store **out, str
         return tr_err_set(err, -ENOMEM, "out of memory");
     }
     store->usage.quota = quota;
-    store->files = store->staging = -1;
+    store->files = store->staging = store->sync_staging = -1;
     store->dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (store->dir_fd < 0)
         r = tr_err_set(&why, -errno, "%s: %s", dir, strerror(errno));
@@ -344,6 +371,8 @@ int sync_store_open(const char *dir, int64_t quota, struct sync_store **out, str
         r = store->files;
     if (r == 0 && (store->staging = open_sub(store, "staging", &why)) < 0)
         r = store->staging;
+    if (r == 0 && (store->sync_staging = open_sub(store, SYNC_STORE_STAGE, &why)) < 0)
+        r = store->sync_staging;
     if (r == 0)
         r = empty_staging(store, &why);
     if (r == 0)
@@ -371,6 +400,8 @@ void sync_store_close(struct sync_store *store)
         close(store->files);
     if (store->staging >= 0)
         close(store->staging);
+    if (store->sync_staging >= 0)
+        close(store->sync_staging);
     if (store->dir_fd >= 0)
         close(store->dir_fd);
     free(store->dir);
@@ -389,18 +420,19 @@ int sync_store_files(const struct sync_store *store)
 
 int sync_store_staging(const struct sync_store *store)
 {
-    return store->staging;
+    return store->sync_staging;
 }
 
-int sync_store_room(const struct sync_store *store, int64_t more, struct err *err)
+int sync_store_room(struct sync_store *store, int64_t more, struct err *err)
 {
     const struct sync_usage *u = &store->usage;
+    int r = 0;
 
+    if (more > 0 && u->quota != 0 && now_ms() - store->counted_ms > COUNT_MS)
+        r = sync_store_recount(store, err); /* a sync may have written meanwhile */
+    if (r != 0)
+        return r;
     if (more <= 0 || u->quota == 0 || more <= u->quota - u->files - u->history)
         return 0;
-    return tr_err_set(err, -EDQUOT,
-                      "the session's quota of %lld MiB is used up: files %lld MiB, checkpoints "
-                      "%lld MiB (sessions.quota_mb)",
-                      (long long)(u->quota >> 20), (long long)(u->files >> 20),
-                      (long long)(u->history >> 20));
+    return fail_quota(err, u->quota, u->files, u->history);
 }

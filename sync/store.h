@@ -4,6 +4,7 @@
  *   files/      the tree: what the session's machines get and what the API shows
  *   store.git/  bare Git repository: one commit per checkpoint, branch main, one line
  *   staging/    what is being written or removed; emptied when the store is opened
+ *   sync-staging/  the same for the sync with machines, which sweeps it (sync/tree.h)
  *
  * The folder may be written by whoever runs the manager, and by nobody else. A path is the bytes
  * of sync/path.h; a component that is ".git" in any case is refused, too, since Git could not keep
@@ -58,13 +59,13 @@ TR_MUST_CHECK int sync_store_open(const char *dir, int64_t quota, struct sync_st
                                   struct err *err);
 void sync_store_close(struct sync_store *store); /* NULL is fine */
 void sync_store_usage(const struct sync_store *store, struct sync_usage *out);
-/* Borrowed descriptors of files/ and staging/, which are on one file system. Who writes below them
- * without this library says so with sync_store_recount(). */
+/* Borrowed descriptors of files/ and sync-staging/, which are on one file system. Others may write
+ * below them; how much there is is counted anew now and then. */
 int sync_store_files(const struct sync_store *store);
 int sync_store_staging(const struct sync_store *store);
 TR_MUST_CHECK int sync_store_recount(struct sync_store *store, struct err *err);
 /* Would `more` bytes of files fit? -EDQUOT: no. */
-TR_MUST_CHECK int sync_store_room(const struct sync_store *store, int64_t more, struct err *err);
+TR_MUST_CHECK int sync_store_room(struct sync_store *store, int64_t more, struct err *err);
 
 /* ---- paths ---- */
 
@@ -168,7 +169,7 @@ enum sync_cause {
     SYNC_CAUSE_API, /* somebody asked for it */
     SYNC_CAUSE_TIMER,
     SYNC_CAUSE_RESTORE,
-    SYNC_CAUSE_CONFLICT,
+    SYNC_CAUSE_CONFLICT, /* both sides had changed a file: what was lost */
     SYNC_N_CAUSES,
 };
 const char *sync_cause_name(enum sync_cause cause); /* "run"; static */

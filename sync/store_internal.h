@@ -9,8 +9,9 @@
 #include "sync/path.h"
 #include "sync/store.h"
 
-#define SYNC_BRANCH "refs/heads/main"
-#define SYNC_PIECE  (128 * 1024) /* bytes that are read or written at a time */
+#define SYNC_BRANCH      "refs/heads/main"
+#define SYNC_STORE_STAGE "sync-staging"
+#define SYNC_PIECE       (128 * 1024) /* bytes that are read or written at a time */
 
 /* A file of the last look at the tree: while it stays as it was, it need not be read again. */
 struct sync_known {
@@ -27,7 +28,10 @@ struct sync_known_list { /* in the order of the paths' bytes */
 
 struct sync_store {
     char *dir;
-    int dir_fd, files, staging;
+    int dir_fd, files;
+    int staging; /* ours; emptied when the store is opened */
+    int sync_staging;
+    int64_t counted_ms; /* when the tree was counted, by the clock that never goes back */
     git_repository *repo;
     git_odb *odb;
     struct sync_usage usage;
@@ -92,8 +96,7 @@ TR_MUST_CHECK int sync_tree_write(struct sync_store *store, git_oid *out,
                                   struct sync_left_out *left, struct err *err);
 void sync_known_free(struct sync_known_list *list);
 /* Write a blob to a descriptor. */
-TR_MUST_CHECK int sync_blob_write_to(struct sync_store *store, const git_oid *id, int fd,
-                                     struct err *err);
+TR_MUST_CHECK int sync_odb_write_to(git_odb *odb, const git_oid *id, int fd, struct err *err);
 
 /* ---- store_checkpoint.c ---- */
 

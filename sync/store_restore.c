@@ -87,7 +87,7 @@ static int bring_back(struct restore *x, const git_diff_file *file)
         r = sync_store_stage(x->store, &staged, x->err);
     if (r != 0)
         return r;
-    r = sync_blob_write_to(x->store, &file->id, staged.fd, x->err);
+    r = sync_odb_write_to(x->store->odb, &file->id, staged.fd, x->err);
     if (r == 0 && file->mode == GIT_FILEMODE_LINK) {
         target = calloc(1, SYNC_PATH_MAX + 1);
         if (target == NULL || pread(staged.fd, target, SYNC_PATH_MAX, 0) < 0)

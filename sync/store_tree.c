@@ -477,19 +477,19 @@ int sync_store_put_blob(struct sync_store *store, int fd, int64_t size, uint8_t 
     return 0;
 }
 
-int sync_blob_write_to(struct sync_store *store, const git_oid *id, int fd, struct err *err)
+int sync_odb_write_to(git_odb *odb, const git_oid *id, int fd, struct err *err)
 {
     git_odb_stream *stream = NULL;
     git_odb_object *object = NULL;
     git_object_t type;
     char *piece;
     size_t size;
-    int r = git_odb_read_header(&size, &type, store->odb, id), n = 0;
+    int r = git_odb_read_header(&size, &type, odb, id), n = 0;
 
     if (r != 0)
         return sync_fail_git(err, r, "a kept content");
-    if (size <= WHOLE_MAX || git_odb_open_rstream(&stream, &size, &type, store->odb, id) != 0) {
-        r = git_odb_read(&object, store->odb, id);
+    if (size <= WHOLE_MAX || git_odb_open_rstream(&stream, &size, &type, odb, id) != 0) {
+        r = git_odb_read(&object, odb, id);
         if (r != 0)
             return sync_fail_git(err, r, "a kept content");
         r = sync_write_all(fd, git_odb_object_data(object), git_odb_object_size(object));
@@ -517,5 +517,5 @@ int sync_store_get_blob(struct sync_store *store, const uint8_t id[SYNC_ID_BYTES
     git_oid oid;
 
     git_oid_fromraw(&oid, id);
-    return sync_blob_write_to(store, &oid, fd, err);
+    return sync_odb_write_to(store->odb, &oid, fd, err);
 }

@@ -179,6 +179,18 @@ static char *list(const char *folder, bool recursive, const char *after)
     return out;
 }
 
+/* A time stamp is taken at its word once it is old enough to stand for one state of a file. */
+static void let_it_age(void)
+{
+    struct timespec start, now;
+
+    clock_gettime(CLOCK_REALTIME, &start);
+    do {
+        usleep(10000);
+        clock_gettime(CLOCK_REALTIME, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 150);
+}
+
 /* ---- paths ---- */
 
 START_TEST(what_is_put_can_be_read_and_removed)
@@ -526,31 +538,19 @@ START_TEST(odd_names_and_modes_are_kept_and_come_back)
     shell("mkdir %D/out && git --git-dir=%D/store.git -c core.protectNTFS=false -c "
           "core.protectHFS=false --work-tree=%D/out checkout -q -f main -- . && "
           "diff -r --no-dereference %D/files %D/out && test -x %D/out/-rf.py");
-    shell("mv %D/files %D/kept && mkdir %D/files");
+    shell("mv %D/files %D/aside && mkdir %D/files");
     reopen();
     {
         struct sync_checkpoint c;
 
         ck_assert_msg(sync_store_restore(store, id, "", 0, "a", &c, &err) == 0, "%s", err.msg);
     }
-    shell("diff -r --no-dereference %D/files %D/kept && test -x %D/files/-rf.py && "
+    shell("diff -r --no-dereference %D/files %D/aside && test -x %D/files/-rf.py && "
           "test ! -x %D/files/aux");
     fsck();
     free((char *)id);
 }
 END_TEST
-
-/* A time stamp is taken at its word once it is old enough to stand for one state of a file. */
-static void let_it_age(void)
-{
-    struct timespec start, now;
-
-    clock_gettime(CLOCK_REALTIME, &start);
-    do {
-        usleep(10000);
-        clock_gettime(CLOCK_REALTIME, &now);
-    } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < 150);
-}
 
 START_TEST(an_edit_that_keeps_size_and_time_is_seen)
 {
@@ -816,6 +816,14 @@ END_TEST
 
 /* ---- crashes ---- */
 
+/* As after a crash: the store is opened by a process that began after it. */
+static void begin_anew(void)
+{
+    sync_store_fini();
+    let_it_age();
+    ck_assert_int_eq(sync_store_init(&err), 0);
+}
+
 /* Writes and keeps for ever; says on the pipe what is done. */
 static void work(int out, unsigned seed)
 {
@@ -880,6 +888,7 @@ START_TEST(a_crash_at_any_moment_loses_nothing_that_was_kept)
         last[40] = '\0';
         i = (unsigned)strtoul(last + 41, NULL, 10);
 
+        begin_anew();
         open_store(0);
         fsck();
         /* The last one that was told of is there and on the branch. */
@@ -925,6 +934,7 @@ START_TEST(a_creation_that_was_cut_off_is_made_again)
     shell(
         "cd %D/store.git && touch refs/heads/main.lock HEAD.lock objects/tmp_object_git2_abc123 && "
         "mkdir -p objects/pack && touch objects/pack/pack_git2_x && touch ../staging/in-7");
+    begin_anew();
     open_store(0);
     put_ok("f", "y");
     free((char *)checkpoint("y"));
