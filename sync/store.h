@@ -224,6 +224,10 @@ TR_MUST_CHECK int sync_store_put_blob(struct sync_store *store, int fd, int64_t 
 TR_MUST_CHECK int sync_store_get_blob(struct sync_store *store, const uint8_t id[SYNC_ID_BYTES],
                                       int fd, struct err *err);
 
+/* A file of the repository, as Git's dumb HTTP protocol asks for it ("info/refs", "HEAD",
+ * "objects/..."). Returns a descriptor (yours) of a regular file; -ENOENT. */
+TR_MUST_CHECK int sync_store_open_git(struct sync_store *store, const char *path, struct err *err);
+
 /* ---- changes ---- */
 
 enum sync_change_kind { SYNC_ADDED = 1, SYNC_MODIFIED, SYNC_DELETED };

@@ -55,6 +55,7 @@ void vmm_api_link_new(struct vmm_request *req);
 /* api_files.c, api_file_get.c, api_file_put.c: the session's store */
 void vmm_api_store_list(struct vmm_request *req);
 void vmm_api_store_get(struct vmm_request *req);
+void vmm_api_store_git(struct vmm_request *req);
 void vmm_api_store_put(struct vmm_request *req);
 void vmm_api_store_delete(struct vmm_request *req);
 void vmm_api_store_move(struct vmm_request *req);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* GET and HEAD of /v1/sessions/{s}/files/{path}.
+/* GET and HEAD of /v1/sessions/{s}/files/{path}, and GET of /v1/sessions/{s}/git/{path}.
  *
  * Path: open (in the pool) -> head -> piece, written -> [drain] -> piece ... -> end. The file that
  * was opened is read to its end, whatever takes its path meanwhile. Client gone: after the job
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "sync/kinds.h"
 #include "sync/path.h"
@@ -23,6 +24,7 @@ struct download {
     struct vmm_store_job job;
     struct vmm_request *req; /* with a reference */
     char *path;
+    bool is_git;  /* of the repository */
     int fd;       /* -1: none */
     char *target; /* of a link */
     struct sync_stat st;
@@ -104,6 +106,27 @@ static const char *media_type(const struct download *d)
     return n >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0)
                ? "text/plain; charset=utf-16"
                : "text/plain; charset=utf-8";
+}
+
+static void run_open_git(struct vmm_store_job *job, struct sync_store *store)
+{
+    struct download *d = (struct download *)job;
+    struct stat st;
+
+    d->fd = sync_store_open_git(store, d->path, &job->err);
+    if (d->fd < 0)
+        return;
+    if (fstat(d->fd, &st) != 0)
+        (void)tr_err_set(&job->err, -errno, "%s: %s", d->path, strerror(errno));
+    d->st = (struct sync_stat){.type = SYNC_TYPE_FILE,
+                               .size = st.st_size,
+                               .ino = st.st_ino,
+                               .mtime_ns =
+                                   (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+    /* git itself tells by the type that there is no cleverer server than this. */
+    d->type = strncmp(d->path, "objects/", 8) == 0 && strcmp(d->path, "objects/info/packs") != 0
+                  ? "application/octet-stream"
+                  : "text/plain; charset=utf-8";
 }
 
 static void run_open(struct vmm_store_job *job, struct sync_store *store)
@@ -256,7 +279,7 @@ static void send_head(struct download *d)
     fields[n++] = TR_H2_FIELD("cache-control", "no-cache");
     fields[n++] = TR_H2_FIELD("x-content-type-options", "nosniff");
     fields[n++] = TR_H2_FIELD("content-security-policy", "sandbox; default-src 'none'");
-    if (d->target == NULL)
+    if (d->target == NULL && !d->is_git)
         fields[n++] = TR_H2_FIELD("transom-mode", d->st.is_exec ? "0755" : "0644");
     if (status == 206) {
         snprintf(part, sizeof(part), "bytes %lld-%lld/%lld", (long long)d->at,
@@ -305,13 +328,13 @@ static void on_open(struct vmm_store_job *job)
     send_head(d);
 }
 
-void vmm_api_store_get(struct vmm_request *req)
+static void start(struct vmm_request *req, bool is_git)
 {
     const char *path = req->params[1];
     struct download *d;
     struct err err = {0};
 
-    if (sync_store_check_path(path, strlen(path), &err) != 0) {
+    if (!is_git && sync_store_check_path(path, strlen(path), &err) != 0) {
         vmm_store_reply_err(req, &err);
         return;
     }
@@ -322,8 +345,19 @@ void vmm_api_store_get(struct vmm_request *req)
         return;
     }
     d->fd = -1;
+    d->is_git = is_git;
     d->req = vmm_request_ref(req);
     req->cbs = &cbs;
     req->arg = d;
-    submit(d, run_open, on_open);
+    submit(d, is_git ? run_open_git : run_open, on_open);
+}
+
+void vmm_api_store_get(struct vmm_request *req)
+{
+    start(req, false);
+}
+
+void vmm_api_store_git(struct vmm_request *req)
+{
+    start(req, true);
 }

@@ -170,6 +170,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("HEAD",   S "/files/{path}",         READ,    NONE,   store_get, TAIL),
     AT("PUT",    S "/files/{path}",         SESSION, STREAM, store_put, TAIL),
     AT("DELETE", S "/files/{path}",         SESSION, NONE,   store_delete, TAIL),
+    AT("GET",    S "/git/{path}",           READ,    NONE,   store_git, TAIL),
     AT("GET",    S "/changes",              READ,    NONE,   changes, SINCE),
     AT("GET",    S "/checkpoints",          READ,    NONE,   checkpoint_list),
     AT("POST",   S "/checkpoints",          SESSION, JSON,   checkpoint_new, MEMBERS(checkpoint)),
