@@ -224,6 +224,26 @@ TR_MUST_CHECK int sync_store_put_blob(struct sync_store *store, int fd, int64_t 
 TR_MUST_CHECK int sync_store_get_blob(struct sync_store *store, const uint8_t id[SYNC_ID_BYTES],
                                       int fd, struct err *err);
 
+/* The same into a file without a name: a descriptor of it (yours), at its end. hex: 40 digits.
+ * -ENOENT, -EINVAL. */
+TR_MUST_CHECK int sync_store_open_blob(struct sync_store *store, const char *hex, struct err *err);
+
+/* What a sync with a machine replaced or removed (sync/vault_git.h), newest first. */
+struct sync_kept_version {
+    char why[12], side[8]; /* "older", "removed", "conflict"; "guest", "store": whose it was */
+    char id[SYNC_ID_SIZE]; /* of the content */
+    enum sync_type type;
+    bool is_exec;
+    int64_t time_s;             /* when, in Unix time */
+    char at[SYNC_ID_SIZE + 24]; /* for `after`: go on behind this one */
+    size_t len;
+    char path[SYNC_PATH_MAX + 1];
+};
+/* Return non-zero to end it; it is passed on. */
+typedef int (*sync_kept_cb)(const struct sync_kept_version *version, void *arg);
+TR_MUST_CHECK int sync_store_kept(struct sync_store *store, const char *after, sync_kept_cb cb,
+                                  void *arg, struct err *err);
+
 /* A file of the repository, as Git's dumb HTTP protocol asks for it ("info/refs", "HEAD",
  * "objects/..."). Returns a descriptor (yours) of a regular file; -ENOENT. */
 TR_MUST_CHECK int sync_store_open_git(struct sync_store *store, const char *path, struct err *err);

@@ -70,6 +70,26 @@ static char *commit_text(const char *message, enum sync_cause cause)
     return text;
 }
 
+/* Where the line with the cause begins, in a commit's message of len bytes; NULL: it has none. */
+static const char *cause_line(const char *text, size_t *len)
+{
+    const char *line;
+
+    while (*len > 0 && text[*len - 1] == '\n')
+        (*len)--;
+    line = *len > 0 ? memrchr(text, '\n', *len) : NULL;
+    return line != NULL && strncmp(line + 1, CAUSE_LINE, strlen(CAUSE_LINE)) == 0 ? line + 1 : NULL;
+}
+
+/* Commits of other lines, such as what a sync kept, are none. */
+static bool is_checkpoint(const git_commit *commit)
+{
+    const char *text = git_commit_message(commit);
+    size_t len = strlen(text);
+
+    return cause_line(text, &len) != NULL;
+}
+
 static void fill(const git_commit *commit, struct sync_checkpoint *out)
 {
     const char *text = git_commit_message(commit), *line;
@@ -83,11 +103,9 @@ static void fill(const git_commit *commit, struct sync_checkpoint *out)
     out->time_s = author->when.time;
     out->cause = SYNC_CAUSE_API; /* of a commit that is not ours */
     snprintf(out->author, sizeof(out->author), "%s", author->name);
-    while (len > 0 && text[len - 1] == '\n')
-        len--;
-    line = len > 0 ? memrchr(text, '\n', len) : NULL;
-    if (line != NULL && strncmp(line + 1, CAUSE_LINE, strlen(CAUSE_LINE)) == 0) {
-        const char *name = line + 1 + strlen(CAUSE_LINE);
+    line = cause_line(text, &len);
+    if (line != NULL) {
+        const char *name = line + strlen(CAUSE_LINE);
 
         for (int i = 0; i < SYNC_N_CAUSES; i++) {
             size_t n = strlen(cause_names[i]);
@@ -239,7 +257,11 @@ int sync_find_commit(struct sync_store *store, const char *name, git_commit **ou
     r = git_commit_lookup_prefix(out, store->repo, &id, len);
     if (r == GIT_EAMBIGUOUS)
         return tr_err_set(err, -EINVAL, "several ids begin with \"%s\"", name);
-    return r == 0 ? 0 : no_such(err, name);
+    if (r == 0 && is_checkpoint(*out))
+        return 0;
+    git_commit_free(*out);
+    *out = NULL;
+    return no_such(err, name);
 }
 
 int sync_store_find(struct sync_store *store, const char *name, struct sync_checkpoint *out,

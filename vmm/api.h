@@ -56,6 +56,7 @@ void vmm_api_link_new(struct vmm_request *req);
 void vmm_api_store_list(struct vmm_request *req);
 void vmm_api_store_get(struct vmm_request *req);
 void vmm_api_store_git(struct vmm_request *req);
+void vmm_api_content_get(struct vmm_request *req);
 void vmm_api_store_put(struct vmm_request *req);
 void vmm_api_store_delete(struct vmm_request *req);
 void vmm_api_store_move(struct vmm_request *req);
@@ -65,6 +66,7 @@ void vmm_api_checkpoint_list(struct vmm_request *req);
 void vmm_api_checkpoint_new(struct vmm_request *req);
 void vmm_api_checkpoint_get(struct vmm_request *req);
 void vmm_api_checkpoint_restore(struct vmm_request *req);
+void vmm_api_kept_list(struct vmm_request *req);
 void vmm_api_changes(struct vmm_request *req);
 
 /* api_ssh.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* /v1/sessions/{s}/checkpoints */
+/* /v1/sessions/{s}/checkpoints and /v1/sessions/{s}/kept */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,5 +240,60 @@ void vmm_api_checkpoint_restore(struct vmm_request *req)
     }
     call->changes_files = true;
     call->then = announce;
+    vmm_store_call_start(call);
+}
+
+/* ---- kept ---- */
+
+struct kept {
+    json_t *list;
+    int64_t limit;
+    char last[sizeof(((struct sync_kept_version *)0)->at)];
+};
+
+static int add_kept(const struct sync_kept_version *v, void *arg)
+{
+    char time[VMM_TIME_SIZE];
+    struct kept *k = arg;
+    json_t *one;
+
+    if ((int64_t)json_array_size(k->list) >= k->limit)
+        return STOP_FULL;
+    vmm_time_text(v->time_s * 1000, time);
+    one = json_pack("{ss, ss, ss, ss, ss, sb}", "reason", v->why, "side", v->side, "id", v->id,
+                    "time", time, "type", v->type == SYNC_TYPE_LINK ? "symlink" : "file",
+                    "executable", v->is_exec);
+    if (one == NULL || vmm_store_set_bytes(one, "path", v->path, v->len) != 0) {
+        json_decref(one);
+        return STOP_MEMORY;
+    }
+    memcpy(k->last, v->at, sizeof(k->last));
+    return json_array_append_new(k->list, one) == 0 ? 0 : STOP_MEMORY;
+}
+
+static void run_kept(struct vmm_store_job *job, struct sync_store *store)
+{
+    struct vmm_store_call *call = (struct vmm_store_call *)job;
+    struct kept k = {.list = json_array(), .limit = call->limit};
+    int r = sync_store_kept(store, call->text, add_kept, &k, &job->err);
+
+    if (r >= 0 && r != STOP_MEMORY)
+        call->answer = json_pack("{sO}", "kept", k.list);
+    if (r >= 0 &&
+        (call->answer == NULL ||
+         (r == STOP_FULL && json_object_set_new(call->answer, "next", json_string(k.last)) != 0)))
+        no_memory(job);
+    json_decref(k.list);
+}
+
+void vmm_api_kept_list(struct vmm_request *req)
+{
+    int64_t limit = vmm_store_query_limit(req, LIST_MAX, 100);
+    struct vmm_store_call *call = limit < 0 ? NULL : vmm_store_call_new(req, run_kept);
+
+    if (call == NULL)
+        return;
+    call->limit = limit;
+    call->text = vmm_query_get(req->query, "after");
     vmm_store_call_start(call);
 }

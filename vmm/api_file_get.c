@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* GET and HEAD of /v1/sessions/{s}/files/{path}, and GET of /v1/sessions/{s}/git/{path}.
+/* GET and HEAD of /v1/sessions/{s}/files/{path}; GET of /v1/sessions/{s}/git/{path} and of
+ * /v1/sessions/{s}/contents/{id}.
  *
  * Path: open (in the pool) -> head -> piece, written -> [drain] -> piece ... -> end. The file that
  * was opened is read to its end, whatever takes its path meanwhile. Client gone: after the job
@@ -106,6 +107,20 @@ static const char *media_type(const struct download *d)
     return n >= 2 && (memcmp(head, "\xff\xfe", 2) == 0 || memcmp(head, "\xfe\xff", 2) == 0)
                ? "text/plain; charset=utf-16"
                : "text/plain; charset=utf-8";
+}
+
+static void run_open_blob(struct vmm_store_job *job, struct sync_store *store)
+{
+    struct download *d = (struct download *)job;
+    struct stat st;
+
+    d->fd = sync_store_open_blob(store, d->path, &job->err);
+    if (d->fd < 0)
+        return;
+    if (fstat(d->fd, &st) != 0)
+        (void)tr_err_set(&job->err, -errno, "%s: %s", d->path, strerror(errno));
+    d->st = (struct sync_stat){.type = SYNC_TYPE_FILE, .size = st.st_size};
+    d->type = media_type(d);
 }
 
 static void run_open_git(struct vmm_store_job *job, struct sync_store *store)
@@ -328,7 +343,8 @@ static void on_open(struct vmm_store_job *job)
     send_head(d);
 }
 
-static void start(struct vmm_request *req, bool is_git)
+static void start(struct vmm_request *req, bool is_git,
+                  void (*open)(struct vmm_store_job *, struct sync_store *))
 {
     const char *path = req->params[1];
     struct download *d;
@@ -349,15 +365,20 @@ static void start(struct vmm_request *req, bool is_git)
     d->req = vmm_request_ref(req);
     req->cbs = &cbs;
     req->arg = d;
-    submit(d, is_git ? run_open_git : run_open, on_open);
+    submit(d, open, on_open);
 }
 
 void vmm_api_store_get(struct vmm_request *req)
 {
-    start(req, false);
+    start(req, false, run_open);
 }
 
 void vmm_api_store_git(struct vmm_request *req)
 {
-    start(req, true);
+    start(req, true, run_open_git);
+}
+
+void vmm_api_content_get(struct vmm_request *req)
+{
+    start(req, true, run_open_blob);
 }

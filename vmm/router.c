@@ -172,6 +172,8 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("DELETE", S "/files/{path}",         SESSION, NONE,   store_delete, TAIL),
     AT("GET",    S "/git/{path}",           READ,    NONE,   store_git, TAIL),
     AT("GET",    S "/changes",              READ,    NONE,   changes, SINCE),
+    AT("GET",    S "/contents/{content}",   READ,    NONE,   content_get),
+    AT("GET",    S "/kept",                 READ,    NONE,   kept_list),
     AT("GET",    S "/checkpoints",          READ,    NONE,   checkpoint_list),
     AT("POST",   S "/checkpoints",          SESSION, JSON,   checkpoint_new, MEMBERS(checkpoint)),
     AT("GET",    S "/checkpoints/{checkpoint}", READ, NONE,  checkpoint_get),

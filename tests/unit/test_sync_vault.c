@@ -103,6 +103,67 @@ START_TEST(another_content_or_none_is_not_taken)
 }
 END_TEST
 
+struct told {
+    char text[1024], at[80];
+    int n, most;
+};
+
+static int tell(const struct sync_kept_version *v, void *arg)
+{
+    struct told *told = arg;
+    char line[200];
+
+    if (told->n == told->most)
+        return 1;
+    told->n++;
+    snprintf(line, sizeof(line), "%s %s %d%d %.4s %zu %s|", v->why, v->side, v->type, v->is_exec,
+             v->id, v->len, v->path);
+    strncat(told->text, line, sizeof(told->text) - strlen(told->text) - 1);
+    snprintf(told->at, sizeof(told->at), "%s", v->at);
+    return 0;
+}
+
+START_TEST(what_is_kept_is_told_and_comes_back)
+{
+    struct told told = {.most = 100}, page = {.most = 1};
+    struct sync_checkpoint found;
+    struct sync_id a, b;
+    char hex[41], got[8] = "", id[41], *at = NULL;
+    int fd;
+
+    ck_assert_int_eq(sync_store_kept(store, NULL, tell, &told, &err), 0);
+    ck_assert_int_eq(told.n, 0);
+    a = put("aaa");
+    b = put("bbb");
+    keep("src/\xff\n\\x", a, SYNC_IS_FILE);
+    keep("link", b, SYNC_IS_LINK);
+    ck_assert_int_eq(sync_vault_git_ops.settle(vault, &err), 0);
+    keep("later on", b, SYNC_IS_FILE);
+    ck_assert_int_eq(sync_vault_git_ops.settle(vault, &err), 0);
+    ck_assert_int_eq(sync_store_kept(store, NULL, tell, &told, &err), 0);
+    ck_assert_str_eq(told.text,
+                     "older store 01 01f0 8 later on|older store 01 7c4a 8 src/\xff\n\\x|"
+                     "older store 20 01f0 4 link|");
+    while (sync_store_kept(store, at, tell, &page, &err) == 1) { /* one by one */
+        at = page.at;
+        page.most++;
+    }
+    ck_assert_str_eq(page.text, told.text);
+    ck_assert_int_eq(sync_store_kept(store, "x", tell, &page, &err), -EINVAL);
+    sync_id_hex(&a, hex);
+    fd = sync_store_open_blob(store, hex, &err);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(pread(fd, got, sizeof(got), 0), 3);
+    ck_assert_str_eq(got, "aaa");
+    close(fd);
+    memcpy(id, told.at, 40); /* its commit is no checkpoint, nor a content */
+    id[40] = '\0';
+    ck_assert_int_eq(sync_store_find(store, id, &found, &err), -ENOENT);
+    ck_assert_int_eq(sync_store_open_blob(store, id, &err), -ENOENT);
+    ck_assert_int_eq(sync_store_open_blob(store, "../x", &err), -EINVAL);
+}
+END_TEST
+
 START_TEST(what_is_kept_is_reachable)
 {
     git_repository *repo;
@@ -164,6 +225,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, a_content_comes_back);
     tcase_add_test(tc, another_content_or_none_is_not_taken);
+    tcase_add_test(tc, what_is_kept_is_told_and_comes_back);
     tcase_add_test(tc, what_is_kept_is_reachable);
     tcase_add_test(tc, room_is_what_was_told);
     suite_add_tcase(s, tc);

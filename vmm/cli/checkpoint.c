@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* transom checkpoint, checkpoint list, show, diff, restore; transom changes. */
+/* transom checkpoint, checkpoint list, show, diff, restore; transom changes; transom kept. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,5 +208,56 @@ int cmd_changes(struct cli *cli, int argc, char **argv)
     free(path);
     free(to);
     free(since);
+    return status;
+}
+
+/* ---- kept ---- */
+
+int cmd_kept_list(struct cli *cli, int argc, char **argv)
+{
+    static const char *const keys[] = {"id", "time", "reason", "side", "path", NULL};
+    static const char *const headers[] = {"ID", "TIME", "REASON", "WHOSE", "PATH", NULL};
+    json_t *all = json_array(), *answer = NULL;
+    char *next = NULL;
+    int status = 0;
+
+    (void)argc;
+    (void)argv;
+    do {
+        char *path = cli_session_path(cli, "/kept?limit=1000%s%s", next != NULL ? "&after=" : "",
+                                      next != NULL ? next : "");
+
+        json_decref(answer);
+        answer = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL;
+        free(path);
+        free(next);
+        next = NULL;
+        if (answer == NULL) {
+            status = 1;
+            break;
+        }
+        json_array_extend(all, json_object_get(answer, "kept"));
+        if (json_object_get(answer, "next") != NULL)
+            next = cli_printf("%s", cli_text(answer, "next"));
+    } while (next != NULL);
+    if (status == 0 && cli->json) {
+        json_object_set(answer, "kept", all);
+        cli_print_json(answer);
+    } else if (status == 0) {
+        cli_print_table(all, keys, headers);
+    }
+    json_decref(answer);
+    json_decref(all);
+    return status;
+}
+
+int cmd_kept_get(struct cli *cli, int argc, char **argv)
+{
+    char *id = cli_encode(argv[0]), *path = cli_session_path(cli, "/contents/%s", id);
+    int status = path != NULL ? cli_get_file(cli, path, argv[0], argv[1]) : 1;
+
+    (void)argc;
+    free(path);
+    free(id);
     return status;
 }

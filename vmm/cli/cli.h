@@ -175,6 +175,8 @@ int cmd_checkpoint_list(struct cli *cli, int argc, char **argv);
 int cmd_checkpoint_show(struct cli *cli, int argc, char **argv);
 int cmd_checkpoint_diff(struct cli *cli, int argc, char **argv);
 int cmd_checkpoint_restore(struct cli *cli, int argc, char **argv);
+int cmd_kept_list(struct cli *cli, int argc, char **argv);
+int cmd_kept_get(struct cli *cli, int argc, char **argv);
 int cmd_changes(struct cli *cli, int argc, char **argv);
 int cmd_ssh(struct cli *cli, int argc, char **argv);
 int cmd_ssh_config(struct cli *cli, int argc, char **argv);

@@ -296,6 +296,12 @@ const struct cli_command cli_commands[] = {
      "A patch goes to standard output, an archive into LOCAL (changes.zip): what was added or\n"
      "modified.",
      of_changes, 0, 1, cmd_changes},
+    {"kept list", "", "list what the sync with a machine replaced or removed, newest first",
+     "Nothing that a sync overwrites is lost: it can be had back by its id.", of_files, 0, 0,
+     cmd_kept_list},
+    {"kept get", "ID LOCAL", "copy a kept version (LOCAL - is standard output)",
+     "ID is also the id of any file that checkpoint show --json or changes --json tell.", of_files,
+     2, 2, cmd_kept_get},
     {"ssh", "[SESSION [SSH-OPTION...]] [--] [COMMAND...]",
      "log in, or run a command, by the OpenSSH you have",
      "The key is made for this once, and the machine's host key comes from the API. Options of "
