@@ -32,6 +32,7 @@ void vmm_api_session_get(struct vmm_request *req);
 void vmm_api_session_change(struct vmm_request *req);
 void vmm_api_session_delete(struct vmm_request *req);
 void vmm_api_idle(struct vmm_request *req);
+void vmm_api_sync(struct vmm_request *req);
 /* Go on with a deletion that a crash cut off. */
 void vmm_api_session_resume_delete(struct vmm *vmm, struct vmm_session *session);
 

@@ -24,6 +24,7 @@
 #include "vmm/node.h"
 
 #define SHUTDOWN_GRACE_MS 5000
+#define SYNC_LAST_MS      10000
 #define AGENT_LOST_MS     120000 /* an agent that is away for longer is not coming back */
 #define AGENT_SILENT_MS   10000  /* since its loss, then the log tells of the machine's state */
 #define EVENTS_PER_SECOND 50     /* of one guest, passed on */
@@ -132,6 +133,15 @@ static void on_detached(int status, const struct err *err, void *arg)
     machine_go_down(m);
 }
 
+static void on_sync_closed(void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    m->sync = NULL;
+    m->sync_closing = false;
+    machine_go_down(m);
+}
+
 static void on_agent_closed(void *arg)
 {
     struct vmm_machine *m = arg;
@@ -189,6 +199,13 @@ void machine_go_down(struct vmm_machine *m)
         return;
     if (m->vm != NULL && !m->releasing)
         return; /* on_exit() goes on */
+    if (m->sync != NULL) {
+        if (!m->sync_closing) {
+            m->sync_closing = true;
+            vmm_sync_close(m->sync, on_sync_closed, m);
+        }
+        return;
+    }
     if (m->agent != NULL) {
         if (!m->agent_closing) {
             m->agent_closing = true;
@@ -295,12 +312,10 @@ static bool ask_last_words(struct vmm_machine *m, bool kill)
     return false;
 }
 
-static void stop(struct vmm_sandbox *sb, bool force)
+static void stop_now(struct vmm_machine *m, bool force)
 {
-    struct vmm_machine *m = sb->machine;
     struct err err = {0};
 
-    m->stopping = true;
     if (m->vm == NULL) {
         machine_go_down(m);
     } else if (force) {
@@ -315,6 +330,39 @@ static void stop(struct vmm_sandbox *sb, bool force)
             (void)!vmm_agent_call(m->agent, "POST", "/v1/shutdown", NULL, NULL, NULL);
         m->ms->driver->stop(m->vm, SHUTDOWN_GRACE_MS);
     }
+}
+
+static void on_synced_last(void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    m->syncing_last = false;
+    stop_now(m, m->force);
+}
+
+/* A stop or a reset that the machine is fit for waits for its files. */
+static bool sync_last(struct vmm_machine *m, bool force)
+{
+    bool is_reset = strcmp(m->sb->reason, "reset") == 0;
+
+    if (m->sync == NULL || m->sync_closing || !m->up || m->stopping || (force && !is_reset) ||
+        m->agent == NULL || vmm_agent_lost_since(m->agent) != 0)
+        return false;
+    m->syncing_last = true;
+    m->force = force;
+    vmm_sync_finish(m->sync, SYNC_LAST_MS, is_reset ? SYNC_CAUSE_RESET : SYNC_CAUSE_STOP,
+                    on_synced_last, m);
+    return true;
+}
+
+static void stop(struct vmm_sandbox *sb, bool force)
+{
+    struct vmm_machine *m = sb->machine;
+    bool waits = sync_last(m, force);
+
+    m->stopping = true;
+    if (!waits && (force || !m->syncing_last)) /* again with force: no more waiting */
+        stop_now(m, force);
 }
 
 /* ---- the driver ---- */
@@ -444,26 +492,65 @@ static json_t *agent_secrets(void *arg)
     return vmm_active_body(m->ms->vmm, m->sb->session);
 }
 
+/* Everything is there that was waited for. */
+static void is_up(struct vmm_machine *m)
+{
+    struct err err = {0};
+
+    m->waits = false;
+    m->up = true;
+    m->idle.last_activity_ms = uv_now(m->ms->vmm->loop);
+    vmm_sandbox_on_up(m->sb, m->attached ? m->port.address : "");
+    /* Without this record the next manager ends the machine instead of adopting it. */
+    if (save_record(m, "running", &err) != 0)
+        log_error("vm=%s: %s; it will not survive the manager", m->label, err.msg);
+}
+
+static void on_files(int status, const char *why, void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    if (status != 0)
+        log_warn("vm=%s: sync: %s", m->label, why);
+    if (m->waits && !m->stopping && !m->releasing)
+        is_up(m);
+}
+
+/* The session's files, of its first sandbox. */
+static void open_sync(struct vmm_machine *m)
+{
+    static const struct vmm_sync_cbs cbs = {.on_files = on_files};
+    struct err err = {0};
+
+    if (m->ms->vmm->stores == NULL || m->stopping || m->releasing ||
+        strcmp(m->sb->name, "primary") != 0)
+        return;
+    if (vmm_sync_open(m, &cbs, m, &m->sync, &err) != 0) {
+        m->sync = NULL;
+        log_warn("vm=%s: sync: %s", m->label, err.msg);
+    }
+}
+
 static void agent_ready(const json_t *answer, void *arg)
 {
     struct vmm_machine *m = arg;
     const char *version = json_string_value(json_object_get(answer, "version"));
     json_int_t port = json_integer_value(json_object_get(answer, "loopback_port"));
-    struct err err = {0};
 
     log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
     if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
         vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
-    if (m->up || m->stopping)
+    if (m->sync != NULL && !m->sync_closing)
+        vmm_sync_ready(m->sync);
+    else if (m->sync == NULL)
+        open_sync(m);
+    if (m->up || m->stopping || m->waits)
         return;
-    m->up = true;
-    m->idle.last_activity_ms = uv_now(m->ms->vmm->loop);
     if (port > 0 && port <= UINT16_MAX)
         m->sb->agent_port = (uint16_t)port;
-    vmm_sandbox_on_up(m->sb, m->attached ? m->port.address : "");
-    /* Without this record the next manager ends the machine instead of adopting it. */
-    if (save_record(m, "running", &err) != 0)
-        log_error("vm=%s: %s; it will not survive the manager", m->label, err.msg);
+    m->waits = m->sync != NULL;
+    if (!m->waits)
+        is_up(m);
 }
 
 static void agent_refused(const char *why, void *arg)
@@ -642,6 +729,16 @@ static int open_net(struct vmm_machines *ms, struct err *err)
     return net_open(ms->vmm->loop, &options, &ms->net, err);
 }
 
+/* Somebody changed a session's files. */
+static void on_store_changed(struct vmm *vmm, struct vmm_session *session, void *arg)
+{
+    (void)vmm;
+    (void)arg;
+    for (struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next)
+        if (sb->machine != NULL && sb->machine->sync != NULL && !sb->machine->sync_closing)
+            vmm_sync_look(sb->machine->sync);
+}
+
 int vmm_machines_open(struct vmm *vmm, struct vmm_machines **out, struct err *err)
 {
     struct vmm_machines *ms = calloc(1, sizeof(*ms));
@@ -650,6 +747,8 @@ int vmm_machines_open(struct vmm *vmm, struct vmm_machines **out, struct err *er
     if (ms == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     ms->vmm = vmm;
+    if (vmm->stores != NULL)
+        vmm_stores_watch(vmm, on_store_changed, NULL);
     ms->driver = &vm_qemu;
     snprintf(ms->machines_dir, sizeof(ms->machines_dir), "%s/machines", vmm->options->state_dir);
     snprintf(ms->vm_dir, sizeof(ms->vm_dir), "%s/vm", vmm->options->run_dir);
@@ -763,7 +862,15 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
             vmm_sandbox_on_lost(m->sb, true, "its agent has not answered for two minutes");
         else
             machine_idle_tick(m, now_ms);
+        if (m->sync != NULL && !m->stopping)
+            vmm_sync_tick(m->sync, now_ms);
     }
+}
+
+json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb)
+{
+    return sb->machine != NULL && sb->machine->sync != NULL ? vmm_sync_json(sb->machine->sync)
+                                                            : NULL;
 }
 
 struct vmm_agent *vmm_machine_agent(const struct vmm_sandbox *sb)

@@ -38,6 +38,8 @@ json_t *vmm_machine_idle_json(const struct vmm_sandbox *sb);
  * -ENOTCONN when the machine does not run, or -EBUSY when many ask already. */
 typedef void (*vmm_idle_cb)(const json_t *told, void *arg);
 TR_MUST_CHECK int vmm_machine_ask_idle(const struct vmm_sandbox *sb, vmm_idle_cb cb, void *arg);
+/* How its files stand with the session's (new), or NULL: they are not kept in step. */
+json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb);
 /* The last sample of its figures (borrowed), or NULL: it does not run, or has told none yet. */
 json_t *vmm_machine_stats(const struct vmm_sandbox *sb);
 

@@ -7,6 +7,7 @@
 #include "vmm/driver/driver.h"
 #include "vmm/machine.h"
 #include "vmm/net/net.h"
+#include "vmm/sync.h"
 
 #define MACHINE_ASKERS_MAX 16
 
@@ -47,6 +48,11 @@ struct vmm_machine {
     struct vmm_agent *agent;
     uint64_t secrets_version; /* of what the agent was sent last at its hello */
     bool agent_closing;
+    struct vmm_sync *sync; /* NULL: its files are not kept in step */
+    bool sync_closing;
+    bool syncing_last;  /* stopping: the last sync is under way; then stop_now() */
+    bool force;         /* ... with this */
+    bool waits;         /* ready, but for the session's files */
     bool up;            /* the sandbox was told */
     bool stopping;      /* on the way down: go_down() after each callback */
     bool adopting;      /* found after a restart; the sandbox is told once it is taken over */

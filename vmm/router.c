@@ -182,6 +182,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    S "/sandboxes",            READ,    NONE,   sandbox_list),
     AT("GET",    N,                         READ,    NONE,   sandbox_get),
     AT("GET",    N "/idle",                 READ,    NONE,   idle),
+    AT("GET",    N "/sync",                 READ,    NONE,   sync),
     AT("POST",   N "/start",                SESSION, NONE,   sandbox_start),
     AT("POST",   N "/stop",                 SESSION, NONE,   sandbox_stop),
     AT("POST",   N "/reset",                SESSION, JSON,   sandbox_reset, MEMBERS(reset)),

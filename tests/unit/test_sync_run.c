@@ -13,8 +13,8 @@
 #include <unistd.h>
 #include "h2_pair.h"
 #include "sync/serve.h"
+#include "sync/side_local.h"
 #include "sync/side_remote.h"
-#include "sync/side_tree.h"
 #include "sync/watch.h"
 
 static uv_loop_t loop;
@@ -22,10 +22,11 @@ static struct h2_pair pair;
 static bool is_connected, is_silent;
 static char dir[] = "/tmp/test-run-XXXXXX", guest_dir[64], store_dir[64], ancestor[64];
 static struct sync_tree guest_tree;
-static struct sync_side_tree store_side;
+static struct sync_tree store_tree;
+static struct sync_side_local *local;
 static struct sync_side_remote *remote;
 static struct sync_run *run;
-static bool has_ended, is_remote_closed;
+static bool has_ended, is_remote_closed, is_local_closed;
 static int end_status, n_conflicts, last_round;
 static struct sync_engine_status status;
 static unsigned n_news;
@@ -218,13 +219,15 @@ static struct tr_h2 *session(void *arg)
 static void on_guest_dirty(const char *path, size_t len, void *arg)
 {
     (void)arg;
-    sync_run_dirty(run, SYNC_GUEST, path, len);
+    if (run != NULL)
+        sync_run_dirty(run, SYNC_GUEST, path, len);
 }
 
 static void on_guest_lost(const char *path, size_t len, int why, void *arg)
 {
     (void)arg;
-    sync_run_lost(run, SYNC_GUEST, path, len, why);
+    if (run != NULL)
+        sync_run_lost(run, SYNC_GUEST, path, len, why);
 }
 
 static void on_guest_overflow(void *arg)
@@ -264,6 +267,36 @@ static void on_remote_closed(void *arg)
     is_remote_closed = true;
 }
 
+static void on_local_closed(void *arg)
+{
+    (void)arg;
+    is_local_closed = true;
+}
+
+static void on_store_dirty(const char *path, size_t len, void *arg)
+{
+    (void)arg;
+    if (run != NULL)
+        sync_run_dirty(run, SYNC_STORE, path, len);
+}
+
+static void on_store_lost(const char *path, size_t len, int why, void *arg)
+{
+    (void)arg;
+    if (run != NULL)
+        sync_run_lost(run, SYNC_STORE, path, len, why);
+}
+
+static void on_store_overflow(void *arg)
+{
+    (void)arg;
+    if (run != NULL)
+        sync_run_overflow(run, SYNC_STORE);
+}
+
+static const struct sync_side_local_cbs local_cbs = {
+    .on_dirty = on_store_dirty, .on_lost = on_store_lost, .on_overflow = on_store_overflow};
+
 static void on_end(int how, void *arg)
 {
     (void)arg;
@@ -272,6 +305,7 @@ static void on_end(int how, void *arg)
     run = NULL;
     sync_side_remote_stop(remote);
     sync_side_remote_close(remote, on_remote_closed, NULL);
+    sync_side_local_close(local, on_local_closed, NULL);
 }
 
 static const struct sync_run_cbs run_cbs = {
@@ -354,15 +388,16 @@ static void connect_agent(void)
 
 static void start(void)
 {
-    struct sync_engine_options options = {.vault_ops = &vault_ops,
-                                          .ancestor = ancestor,
-                                          .instance = 1,
-                                          .sides = {NULL, &store_side},
-                                          .ops = {&sync_side_remote_ops, &sync_side_tree_ops}};
+    struct sync_engine_options options = {
+        .vault_ops = &vault_ops, .ancestor = ancestor, .instance = 1};
 
-    has_ended = is_remote_closed = false;
+    has_ended = is_remote_closed = is_local_closed = false;
+    ck_assert_int_eq(sync_side_local_open(&loop, &store_tree, &local_cbs, NULL, &local), 0);
     ck_assert_int_eq(sync_side_remote_open(&loop, &remote_cbs, NULL, &remote), 0);
     options.sides[SYNC_GUEST] = remote;
+    options.ops[SYNC_GUEST] = &sync_side_remote_ops;
+    options.sides[SYNC_STORE] = local;
+    options.ops[SYNC_STORE] = sync_side_local_get_ops(local);
     ck_assert_int_eq(sync_run_start(&loop, &options, &run_cbs, NULL, &run), 0);
 }
 
@@ -394,7 +429,7 @@ static void setup(void)
     ck_assert_int_eq(mkdir(guest_dir, 0700), 0);
     ck_assert_int_eq(mkdir(store_dir, 0700), 0);
     ck_assert_int_eq(sync_tree_open(&guest_tree, guest_dir), 0);
-    ck_assert_int_eq(sync_tree_open(&store_side.tree, store_dir), 0);
+    ck_assert_int_eq(sync_tree_open(&store_tree, store_dir), 0);
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     is_silent = false;
     n_conflicts = 0;
@@ -418,14 +453,14 @@ static void teardown(void)
         sync_run_stop(run);
     if (!has_ended)
         sync_side_remote_stop(remote);
-    WAIT_FOR(has_ended && is_remote_closed);
+    WAIT_FOR(has_ended && is_remote_closed && is_local_closed);
     if (is_connected)
         pair_close(&pair);
     is_connected = false;
     uv_run(&loop, UV_RUN_DEFAULT);
     ck_assert_int_eq(uv_loop_close(&loop), 0);
     sync_tree_close(&guest_tree);
-    sync_tree_close(&store_side.tree);
+    sync_tree_close(&store_tree);
     ck_assert_int_eq(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
@@ -479,7 +514,6 @@ START_TEST(an_edit_in_the_guest_is_seen_and_comes_to_the_store)
 
     write_file(store_dir, "from-store", "1");
     write_file(guest_dir, "from-guest", "2");
-    sync_run_look(run, SYNC_STORE);
     WAIT_FOR(status.is_in_step && holds(guest_dir, "from-store", "1") &&
              holds(store_dir, "from-guest", "2"));
     write_file(guest_dir, "from-guest", "3"); /* nobody says so but the watch */
@@ -497,7 +531,6 @@ START_TEST(an_edit_in_the_guest_is_seen_and_comes_to_the_store)
         WAIT_FOR(holds(store_dir, name, "x"));
     }
     write_file(store_dir, "r7/a/x.py", "y");
-    sync_run_dirty(run, SYNC_STORE, "r7/a", 4);
     WAIT_FOR(holds(guest_dir, "r7/a/x.py", "y"));
     write_file(guest_dir, "r7/a/x.py", "z"); /* in a folder that was there from the start */
     WAIT_FOR(holds(store_dir, "r7/a/x.py", "z"));
@@ -534,7 +567,6 @@ START_TEST(a_lost_connection_deletes_nothing_and_is_made_up_for)
     pair_close(&pair);
     write_file(guest_dir, "f", "2");
     write_file(store_dir, "g", "3");
-    sync_run_look(run, SYNC_STORE);
     WAIT_FOR(last_round == -ENOTCONN);
     ck_assert(holds(store_dir, "f", "1"));
     connect_agent();
@@ -589,7 +621,6 @@ START_TEST(much_content_both_ways)
         snprintf(name, sizeof(name), "n%d", i);
         write_file(i % 2 == 0 ? guest_dir : store_dir, name, name);
     }
-    sync_run_look(run, SYNC_STORE);
     WAIT_FOR(is_there(store_dir, "n1998") && is_there(guest_dir, "n1999") &&
              is_there(store_dir, "big-guest") && is_there(guest_dir, "big-store") &&
              status.is_in_step);

@@ -140,6 +140,7 @@ int cmd_session_new(struct cli *cli, int argc, char **argv);
 int cmd_session_list(struct cli *cli, int argc, char **argv);
 int cmd_session_show(struct cli *cli, int argc, char **argv);
 int cmd_session_set(struct cli *cli, int argc, char **argv);
+int cmd_sync_status(struct cli *cli, int argc, char **argv);
 int cmd_session_why(struct cli *cli, int argc, char **argv);
 int cmd_session_delete(struct cli *cli, int argc, char **argv);
 int cmd_sandbox_list(struct cli *cli, int argc, char **argv);

@@ -292,6 +292,10 @@ const struct cli_command cli_commands[] = {
      cmd_checkpoint_restore},
     {"checkpoint", "", "keep the session's files as they are, and print the checkpoint's id", NULL,
      of_checkpoint, 0, 0, cmd_checkpoint},
+    {"sync status", "", "show how a machine's files stand with the session's, and what is left out",
+     "Conflicts come first: what lost is kept. Then what cannot be done, and where; then what is not\n"
+     "taken from the machine, and why.",
+     on_sandbox, 0, 0, cmd_sync_status},
     {"changes", "[LOCAL]", "show what changed in the session's files since a checkpoint",
      "A patch goes to standard output, an archive into LOCAL (changes.zip): what was added or\n"
      "modified.",

@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: MIT */
+/* Path: open -> the store's folders (job) -> run -> first round: on_files -> rounds, now and then a
+ * count and a checkpoint (jobs) -> finish -> the run ends -> checkpoint (job) -> cb.
+ * Close, at any time: run and conversation are stopped; once the run has ended and no job is under
+ * way, the conversation is closed, then all is freed. */
+#include "vmm/sync.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "sync/run.h"
+#include "sync/side_local.h"
+#include "sync/side_remote.h"
+#include "sync/vault_git.h"
+#include "transom/log.h"
+#include "vmm/file.h"
+#include "vmm/live.h"
+#include "vmm/machine_internal.h"
+
+#define FIRST_MS     60000 /* a machine waits no longer for its files */
+#define QUIET_MS     10000 /* without a change: a checkpoint is due */
+#define COUNT_MS     2000  /* between two counts of the store's bytes */
+#define GRACE_MS     500   /* of a last sync, after its time */
+#define CONFLICT_MAX 100   /* that are shown */
+
+enum task { OPEN, COUNT, CHECKPOINT };
+
+struct vmm_sync {
+    struct vmm *vmm;
+    struct vmm_machine *m;
+    const struct vmm_sync_cbs *cbs;
+    void *arg;
+    struct vmm_store_hold hold;
+    struct sync_tree store;
+    struct sync_side_local *local; /* NULL: not open */
+    struct sync_vault_git *vault;
+    struct sync_side_remote *remote; /* NULL: not open */
+    struct sync_run *run;            /* NULL: not begun, or ended */
+    uv_timer_t timer;                /* for the first files, then for the last */
+    bool told_files, is_finishing, was_kept, is_closing, is_remote_closing, is_local_closing;
+    /* The job; what is under `task` is the pool's while is_busy. */
+    struct vmm_store_job job;
+    bool is_busy, has_opened;
+    bool is_last; /* the checkpoint after the last sync */
+    enum task task;
+    int result;
+    char dir[VMM_PATH_SIZE];
+    struct sync_usage usage;
+    enum sync_cause cause;
+    /* The store's state as far as it concerns us. */
+    uint64_t n_changes; /* in the store, at the last news */
+    bool is_uncounted, is_unkept;
+    uint64_t changed_ms, counted_ms;
+    json_t *status, *conflicts;
+    void (*on_finished)(void *arg);
+    void *on_finished_arg;
+    void (*on_closed)(void *arg);
+    void *on_closed_arg;
+};
+
+static void step(struct vmm_sync *s);
+
+/* ---- jobs of the store ---- */
+
+static int open_side(struct vmm_sync *s, struct sync_store *store)
+{
+    s->store.sync = true;
+    s->store.root = fcntl(sync_store_files(store), F_DUPFD_CLOEXEC, 0);
+    if (s->store.root < 0)
+        return tr_err_set(&s->job.err, -errno, "the store: %s", strerror(errno));
+    s->store.stage = fcntl(sync_store_staging(store), F_DUPFD_CLOEXEC, 0);
+    if (s->store.stage < 0)
+        return tr_err_set(&s->job.err, -errno, "the store: %s", strerror(errno));
+    return sync_vault_git_open(s->dir, &s->vault, &s->job.err);
+}
+
+static void on_job(struct vmm_store_job *job, struct sync_store *store)
+{
+    struct vmm_sync *s = (struct vmm_sync *)((char *)job - offsetof(struct vmm_sync, job));
+    struct sync_checkpoint made;
+
+    s->result = 0;
+    if (s->task == OPEN)
+        s->result = open_side(s, store);
+    else
+        s->result = sync_store_recount(store, &job->err);
+    if (s->task == CHECKPOINT && s->result == 0)
+        s->result = sync_store_checkpoint(store, "", s->cause, "transom", &made, NULL, &job->err);
+    sync_store_usage(store, &s->usage);
+}
+
+static void set_room(struct vmm_sync *s)
+{
+    int64_t left = s->usage.quota - s->usage.files - s->usage.history;
+
+    if (s->vault != NULL)
+        sync_vault_git_set_room(s->vault, s->usage.quota == 0 ? -1 : left > 0 ? left : 0);
+}
+
+static void begin(struct vmm_sync *s);
+static void tell_files(struct vmm_sync *s, int status, const char *why);
+
+static void on_job_done(struct vmm_store_job *job)
+{
+    struct vmm_sync *s = (struct vmm_sync *)((char *)job - offsetof(struct vmm_sync, job));
+
+    s->is_busy = false;
+    if (job->err.code != 0) {
+        log_warn("vm=%s: sync: %s", s->m->label, job->err.msg);
+        if (s->task == OPEN)
+            tell_files(s, job->err.code, job->err.msg);
+    } else {
+        set_room(s);
+        if (s->task == OPEN) {
+            s->has_opened = true;
+            begin(s);
+        }
+    }
+    if (s->is_last && !s->is_closing) {
+        s->is_last = false;
+        s->on_finished(s->on_finished_arg); /* may close */
+        return;
+    }
+    step(s);
+}
+
+static void submit(struct vmm_sync *s, enum task task)
+{
+    s->is_busy = true;
+    s->task = task;
+    s->job.run = on_job;
+    s->job.done = on_job_done;
+    vmm_store_submit_held(&s->hold, &s->job);
+}
+
+/* ---- the run ---- */
+
+static struct tr_h2 *session(void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    return s->m->agent != NULL ? vmm_agent_session(s->m->agent) : NULL;
+}
+
+static void on_dirty(const char *dir, size_t len, void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    if (s->run != NULL)
+        sync_run_dirty(s->run, SYNC_GUEST, dir, len);
+}
+
+static void on_lost(const char *dir, size_t len, int status, void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    if (s->run != NULL)
+        sync_run_lost(s->run, SYNC_GUEST, dir, len, status);
+}
+
+static void on_overflow(void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    if (s->run != NULL)
+        sync_run_overflow(s->run, SYNC_GUEST);
+}
+
+static const struct sync_side_remote_cbs remote_cbs = {
+    .session = session, .on_dirty = on_dirty, .on_lost = on_lost, .on_overflow = on_overflow};
+
+static void on_store_dirty(const char *dir, size_t len, void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    if (s->run != NULL)
+        sync_run_dirty(s->run, SYNC_STORE, dir, len);
+}
+
+static void on_store_lost(const char *dir, size_t len, int status, void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    if (s->run != NULL)
+        sync_run_lost(s->run, SYNC_STORE, dir, len, status);
+}
+
+static void on_store_overflow(void *arg)
+{
+    const struct vmm_sync *s = arg;
+
+    if (s->run != NULL)
+        sync_run_overflow(s->run, SYNC_STORE);
+}
+
+static const struct sync_side_local_cbs local_cbs = {
+    .on_dirty = on_store_dirty, .on_lost = on_store_lost, .on_overflow = on_store_overflow};
+
+static void tell_files(struct vmm_sync *s, int status, const char *why)
+{
+    if (s->told_files || s->is_closing)
+        return;
+    s->told_files = true;
+    uv_timer_stop(&s->timer);
+    s->cbs->on_files(status, why, s->arg);
+}
+
+/* A path as text: what is no printable ASCII is \xNN. New. */
+static json_t *shown_path(const char *path, size_t len)
+{
+    char *text = malloc(4 * len + 1), *at = text;
+    json_t *out;
+
+    if (text == NULL)
+        return NULL;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)path[i];
+
+        if (c < 0x20 || c > 0x7e || c == '\\')
+            at += sprintf(at, "\\x%02x", c);
+        else
+            *at++ = (char)c;
+    }
+    *at = '\0';
+    out = json_string(text);
+    free(text);
+    return out;
+}
+
+static json_t *list_json(const struct sync_shown *list, size_t n, bool with_side)
+{
+    json_t *out = json_array();
+
+    for (size_t i = 0; i < n && out != NULL; i++) {
+        json_t *item = json_pack("{so, ss, ss}", "path", shown_path(list[i].path, list[i].len),
+                                 "code", list[i].name, "why", list[i].text);
+
+        if (with_side && item != NULL)
+            json_object_set_new(item, "side",
+                                json_string(list[i].side == SYNC_GUEST ? "sandbox" : "store"));
+        json_array_append_new(out, item);
+    }
+    return out;
+}
+
+static void keep_status(struct vmm_sync *s, const struct sync_run_news *news)
+{
+    const struct sync_engine_status *st = &news->status;
+
+    json_decref(s->status);
+    s->status = json_pack(
+        "{sb, sb, sI, sI, sI, sI, sI, sI, sI, sI, sI, so, so, ss}", "in_step", st->is_in_step,
+        "synced", st->has_synced, "paths", (json_int_t)st->n_paths[SYNC_STORE], "pending",
+        (json_int_t)st->n_due, "to_sandbox", (json_int_t)st->n_changes[SYNC_GUEST], "to_store",
+        (json_int_t)st->n_changes[SYNC_STORE], "bytes_to_sandbox",
+        (json_int_t)st->bytes_sent[SYNC_GUEST], "bytes_to_store",
+        (json_int_t)st->bytes_sent[SYNC_STORE], "n_left_out", (json_int_t)st->n_left_out,
+        "n_faults", (json_int_t)st->n_faults, "n_conflicts", (json_int_t)st->n_conflicts,
+        "left_out", list_json(news->left_out, news->n_left_out, false), "faults",
+        list_json(news->faults, news->n_faults, true), "error",
+        news->round != 0 ? news->err.msg : "");
+}
+
+static void on_news(const struct sync_run_news *news, void *arg)
+{
+    struct vmm_sync *s = arg;
+
+    keep_status(s, news);
+    if (news->status.n_changes[SYNC_STORE] != s->n_changes) {
+        s->n_changes = news->status.n_changes[SYNC_STORE];
+        s->is_uncounted = s->is_unkept = true;
+        s->changed_ms = uv_now(s->vmm->loop);
+    }
+    if (news->round != 0)
+        tr_log(TR_LOG_DEBUG, "", "vm=%s: sync: %s", s->m->label, news->err.msg);
+    else
+        tell_files(s, 0, "");
+}
+
+static void on_conflict(const char *path, size_t len, enum sync_conflict_kind kind,
+                        enum sync_side winner, void *arg)
+{
+    static const char *const kinds[] = {[SYNC_CONFLICT_EDITED] = "edited",
+                                        [SYNC_CONFLICT_REPLACED] = "replaced",
+                                        [SYNC_CONFLICT_BLOCKED] = "blocked",
+                                        [SYNC_CONFLICT_LEFT_OUT] = "left-out"};
+    struct vmm_sync *s = arg;
+    json_t *text = shown_path(path, len), *told;
+
+    told = json_pack("{sO, ss, ss}", "path", text, "kind", kinds[kind], "winner",
+                     winner == SYNC_GUEST ? "sandbox" : "store");
+    log_info("vm=%s: sync: conflict: %s: %s", s->m->label, json_string_value(text), kinds[kind]);
+    if (json_array_size(s->conflicts) >= CONFLICT_MAX)
+        json_array_remove(s->conflicts, 0);
+    json_array_append(s->conflicts, told);
+    vmm_live_event(s->vmm, "sandbox.sync_conflict", s->m->sb->session->owner,
+                   json_pack("{ss, ss, ss, so}", "session", s->m->sb->session->id, "sandbox",
+                             s->m->sb->name, "label", s->m->label, "conflict", told));
+    json_decref(text);
+}
+
+static void on_run_end(int status, void *arg)
+{
+    struct vmm_sync *s = arg;
+
+    s->run = NULL;
+    if (s->is_finishing && status != 0)
+        log_warn("vm=%s: the last sync did not end in step: %s", s->m->label, uv_strerror(status));
+    if (!s->is_finishing && status != -ECANCELED)
+        log_error("vm=%s: sync has ended: %s", s->m->label, uv_strerror(status));
+    step(s);
+}
+
+static void begin(struct vmm_sync *s)
+{
+    static const struct sync_run_cbs run_cbs = {
+        .on_news = on_news, .on_conflict = on_conflict, .on_end = on_run_end};
+    struct sync_engine_options options = {
+        .vault_ops = &sync_vault_git_ops, .vault = s->vault, .instance = s->m->instance};
+    char ancestor[VMM_PATH_SIZE];
+    int r;
+
+    if (s->is_closing || s->is_finishing)
+        return;
+    snprintf(ancestor, sizeof(ancestor), "%s/ancestor", s->m->data_dir);
+    r = sync_side_remote_open(s->vmm->loop, &remote_cbs, s, &s->remote);
+    if (r == 0)
+        r = sync_side_local_open(s->vmm->loop, &s->store, &local_cbs, s, &s->local);
+    if (r == 0) {
+        options.ancestor = ancestor;
+        options.sides[SYNC_GUEST] = s->remote;
+        options.ops[SYNC_GUEST] = &sync_side_remote_ops;
+        options.sides[SYNC_STORE] = s->local;
+        options.ops[SYNC_STORE] = sync_side_local_get_ops(s->local);
+        r = sync_run_start(s->vmm->loop, &options, &run_cbs, s, &s->run);
+    }
+    if (r != 0)
+        tell_files(s, r, "out of memory for the sync");
+}
+
+/* ---- the end ---- */
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct vmm_sync *s = timer->data;
+
+    if (!s->is_finishing) {
+        tell_files(s, -ETIMEDOUT, "the session's files are not all there after a minute");
+        return;
+    }
+    if (s->remote != NULL)
+        sync_side_remote_stop(s->remote);
+    if (s->run != NULL)
+        sync_run_stop(s->run);
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    struct vmm_sync *s = handle->data;
+
+    if (s->store.root >= 0)
+        close(s->store.root);
+    if (s->store.stage >= 0)
+        close(s->store.stage);
+    sync_vault_git_close(s->vault);
+    vmm_store_release(&s->hold);
+    json_decref(s->status);
+    json_decref(s->conflicts);
+    s->on_closed(s->on_closed_arg);
+    free(s);
+}
+
+static void on_remote_closed(void *arg)
+{
+    struct vmm_sync *s = arg;
+
+    s->remote = NULL;
+    step(s);
+}
+
+static void on_local_closed(void *arg)
+{
+    struct vmm_sync *s = arg;
+
+    s->local = NULL;
+    step(s);
+}
+
+/* After the last sync; once. */
+static void keep_last(struct vmm_sync *s)
+{
+    if (s->was_kept)
+        return;
+    s->was_kept = s->is_last = true;
+    uv_timer_stop(&s->timer);
+    submit(s, CHECKPOINT);
+}
+
+/* The next thing on the way to the end, if it is time for it. */
+static void step(struct vmm_sync *s)
+{
+    if (s->run != NULL || s->is_busy)
+        return;
+    if (!s->is_closing) {
+        if (s->is_finishing)
+            keep_last(s);
+        return;
+    }
+    if (s->remote != NULL) {
+        if (!s->is_remote_closing)
+            sync_side_remote_close(s->remote, on_remote_closed, s);
+        s->is_remote_closing = true;
+        return;
+    }
+    if (s->local != NULL) {
+        if (!s->is_local_closing)
+            sync_side_local_close(s->local, on_local_closed, s);
+        s->is_local_closing = true;
+        return;
+    }
+    if (!uv_is_closing((uv_handle_t *)&s->timer))
+        uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+}
+
+static void stop(struct vmm_sync *s)
+{
+    if (s->remote != NULL && !s->is_remote_closing)
+        sync_side_remote_stop(s->remote);
+    if (s->run != NULL)
+        sync_run_stop(s->run);
+}
+
+/* The session is being deleted; the machine will close us. */
+static void on_hold_end(struct vmm_store_hold *hold)
+{
+    stop((struct vmm_sync *)((char *)hold - offsetof(struct vmm_sync, hold)));
+}
+
+void vmm_sync_finish(struct vmm_sync *s, uint64_t timeout_ms, enum sync_cause cause,
+                     void (*cb)(void *arg), void *arg)
+{
+    s->is_finishing = true;
+    s->told_files = true;
+    s->cause = cause;
+    s->on_finished = cb;
+    s->on_finished_arg = arg;
+    if (s->run != NULL)
+        sync_run_finish(s->run, timeout_ms);
+    (void)uv_timer_start(&s->timer, on_timer, timeout_ms + GRACE_MS, 0);
+    step(s);
+}
+
+void vmm_sync_close(struct vmm_sync *s, void (*cb)(void *arg), void *arg)
+{
+    s->is_closing = true;
+    s->on_closed = cb;
+    s->on_closed_arg = arg;
+    uv_timer_stop(&s->timer);
+    stop(s);
+    step(s);
+}
+
+/* ---- in between ---- */
+
+int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *arg,
+                  struct vmm_sync **out, struct err *err)
+{
+    struct vmm *vmm = m->ms->vmm;
+    struct vmm_sync *s = calloc(1, sizeof(*s));
+    int r;
+
+    if (s == NULL)
+        return tr_err_set(err, -ENOMEM, "out of memory");
+    s->vmm = vmm;
+    s->m = m;
+    s->cbs = cbs;
+    s->arg = arg;
+    s->store.root = s->store.stage = -1;
+    s->hold.end = on_hold_end;
+    s->conflicts = json_array();
+    snprintf(s->dir, sizeof(s->dir), "%s/%s", vmm->sessions.dir, m->sb->session->id);
+    r = vmm_store_hold(vmm, m->sb->session, &s->hold, err);
+    if (r != 0) {
+        json_decref(s->conflicts);
+        free(s);
+        return r;
+    }
+    if (uv_timer_init(vmm->loop, &s->timer) != 0)
+        abort(); /* cannot fail on Unix */
+    s->timer.data = s;
+    (void)uv_timer_start(&s->timer, on_timer, FIRST_MS, 0);
+    *out = s;
+    submit(s, OPEN);
+    return 0;
+}
+
+void vmm_sync_ready(struct vmm_sync *s)
+{
+    if (s->run != NULL)
+        sync_run_kick(s->run);
+}
+
+void vmm_sync_look(struct vmm_sync *s)
+{
+    s->is_uncounted = true; /* there may be more room now, or less */
+    if (s->run != NULL)
+        sync_run_look(s->run, SYNC_STORE);
+}
+
+void vmm_sync_tick(struct vmm_sync *s, uint64_t now_ms)
+{
+    if (s->is_busy || s->is_closing || s->is_finishing || !s->has_opened)
+        return;
+    if (s->is_unkept && now_ms >= s->changed_ms + QUIET_MS) {
+        s->is_unkept = s->is_uncounted = false;
+        s->cause = SYNC_CAUSE_TIMER;
+        submit(s, CHECKPOINT);
+    } else if (s->is_uncounted && now_ms >= s->counted_ms + COUNT_MS) {
+        s->is_uncounted = false;
+        s->counted_ms = now_ms;
+        submit(s, COUNT);
+    }
+}
+
+json_t *vmm_sync_json(const struct vmm_sync *s)
+{
+    json_t *out = s->status != NULL ? json_copy(s->status) : json_object();
+
+    if (out != NULL)
+        json_object_set(out, "conflicts", s->conflicts);
+    return out;
+}
