@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "sync/wire_internal.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -232,6 +233,7 @@ static int open_block(struct sync_unpack *u)
 {
     size_t n = u->wire_len;
 
+    assert(u->wire != NULL); /* the block is complete, and no block is empty */
     if (u->raw == NULL && (u->raw = malloc(SYNC_MSG_ROOM + SYNC_BLOCK_MAX)) == NULL)
         return UV_ENOMEM;
     if (u->wire_len < u->raw_len && u->zstd == NULL && (u->zstd = ZSTD_createDCtx()) == NULL)

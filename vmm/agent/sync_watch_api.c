@@ -5,6 +5,7 @@
  * Path: start -> (thread pool: open the home folder) -> watch -> messages both ways -> close. */
 #include "vmm/agent/sync_api.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,6 +162,7 @@ static void take(struct listener *l, const uint8_t *data, size_t len)
     size_t at = 0;
     int r = 0;
 
+    assert(l->watch != NULL); /* so that l outlives whatever ends it here */
     while (!l->over) {
         r = sync_unpack_next(l->unpack, &msg);
         if (r == 1)
