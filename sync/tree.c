@@ -140,7 +140,8 @@ int sync_tree_open_file(int dir, const char *name, struct sync_sig *sig)
 }
 
 /* A read lease is given only on what nobody has open for writing. It is given back at once; the
- * signal for a writer who comes in this moment is one that is ignored unless somebody asks. */
+ * signal for a writer who comes in this moment is one that is ignored unless somebody asks. Such a
+ * writer waits for that moment; one who opens with O_NONBLOCK is told EWOULDBLOCK. */
 bool sync_tree_has_writer(int fd)
 {
     if (fcntl(fd, F_SETSIG, SIGURG) != 0)

@@ -16,7 +16,7 @@ struct sync_tree_file {
     struct sync_sig sig;
     struct sync_hash hash;
     int64_t at;
-    bool writer, cut; /* cut: it ended before its size */
+    bool cut; /* it ended before its size */
 };
 
 static int open_link(int dir, struct sync_tree_file *f)
@@ -52,7 +52,6 @@ static int open_file(int dir, struct sync_tree_file *f)
     if (!sync_sig_equal(&now, &f->sig))
         return SYNC_CHANGED;
     f->sig.fresh = now.fresh;
-    f->writer = sync_tree_has_writer(f->fd);
     return 0;
 }
 
@@ -129,7 +128,9 @@ int sync_tree_file_end(struct sync_tree_file *f, struct sync_tree_read *out)
     if (r != 0 || f->at != f->sig.size || !sync_sig_equal(&now, &f->sig))
         return SYNC_CHANGED;
     out->sig = f->sig; /* as fresh as it was before the first byte */
-    out->writer = f->writer || (f->link == NULL && sync_tree_has_writer(f->fd));
+    /* One who was there before the first byte and is gone has left a trace in the signature, or has
+     * written nothing. */
+    out->writer = f->link == NULL && sync_tree_has_writer(f->fd);
     sync_hash_end(&f->hash, &out->id);
     return 0;
 }
