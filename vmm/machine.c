@@ -510,10 +510,18 @@ static void on_files(int status, const char *why, void *arg)
 {
     struct vmm_machine *m = arg;
 
+    char reason[VMM_REASON_SIZE];
+
     if (status != 0)
         log_warn("vm=%s: sync: %s", m->label, why);
-    if (m->waits && !m->stopping && !m->releasing)
+    if (!m->waits || m->stopping || m->releasing)
+        return;
+    if (status != UV_ETIMEDOUT) {
         is_up(m);
+        return;
+    }
+    snprintf(reason, sizeof(reason), "the session's files: %.200s", why);
+    vmm_sandbox_on_lost(m->sb, true, reason); /* calls stop() */
 }
 
 /* The session's files, of its first sandbox. */
@@ -536,20 +544,30 @@ static void agent_ready(const json_t *answer, void *arg)
     struct vmm_machine *m = arg;
     const char *version = json_string_value(json_object_get(answer, "version"));
     json_int_t port = json_integer_value(json_object_get(answer, "loopback_port"));
+    const char *boot_id;
 
     log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
     if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
         vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
-    if (m->sync != NULL && !m->sync_closing)
-        vmm_sync_ready(m->sync);
-    else if (m->sync == NULL)
+    boot_id = json_string_value(json_object_get(answer, "boot_id"));
+    if (m->sync == NULL) {
+        snprintf(m->boot_id, sizeof(m->boot_id), "%s", boot_id != NULL ? boot_id : "");
         open_sync(m);
+    } else if (!m->sync_closing && boot_id != NULL && strcmp(boot_id, m->boot_id) == 0) {
+        vmm_sync_ready(m->sync);
+    } else if (!m->sync_closing) { /* what is there now is not what was kept in step */
+        log_error("vm=%s: sync has ended: the machine was booted anew", m->label);
+        m->sync_closing = true;
+        vmm_sync_close(m->sync, on_sync_closed, m);
+    }
     if (m->up || m->stopping || m->waits)
         return;
     if (port > 0 && port <= UINT16_MAX)
         m->sb->agent_port = (uint16_t)port;
     m->waits = m->sync != NULL;
-    if (!m->waits)
+    if (m->waits)
+        vmm_sandbox_on_progress(m->sb, VMM_SYNC_FILES_MS + 30000);
+    else
         is_up(m);
 }
 

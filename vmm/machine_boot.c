@@ -14,7 +14,7 @@
 
 static bool may_boot_again(const struct vmm_machine *m)
 {
-    return !m->up && !m->stopping && !m->releasing && m->n_boots > 0 && m->n_boots < BOOTS_MAX &&
+    return !m->up && !m->waits && !m->stopping && !m->releasing && m->n_boots > 0 && m->n_boots < BOOTS_MAX &&
            m->ms->vmm->node->accel == VM_ACCEL_TCG;
 }
 

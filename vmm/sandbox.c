@@ -215,6 +215,14 @@ void vmm_sandbox_on_up(struct vmm_sandbox *sb, const char *address)
     tell(sb, true, false, 0, "");
 }
 
+void vmm_sandbox_on_progress(struct vmm_sandbox *sb, int64_t more_ms)
+{
+    if (sb->state != TR_SANDBOX_STARTING)
+        return;
+    sb->limit_ms = more_ms;
+    sb->deadline_ms = 0; /* the next tick sets it */
+}
+
 void vmm_sandbox_on_lost(struct vmm_sandbox *sb, bool failed, const char *reason)
 {
     if (sb->state != TR_SANDBOX_STARTING && sb->state != TR_SANDBOX_RUNNING)

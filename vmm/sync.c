@@ -20,7 +20,6 @@
 #include "vmm/live.h"
 #include "vmm/machine_internal.h"
 
-#define FIRST_MS     60000 /* a machine waits no longer for its files */
 #define QUIET_MS     10000 /* without a change: a checkpoint is due */
 #define COUNT_MS     2000  /* between two counts of the store's bytes */
 #define GRACE_MS     500   /* of a last sync, after its time */
@@ -314,12 +313,23 @@ static void on_run_end(int status, void *arg)
     step(s);
 }
 
+/* Whose ancestor it is: a boot's. The number of an instance is not enough, since a machine that
+ * does not come up boots again with an empty disk. FNV-1a. */
+static uint64_t epoch_of(const struct vmm_machine *m)
+{
+    uint64_t hash = UINT64_C(14695981039346656037) ^ m->instance;
+
+    for (const char *c = m->boot_id; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    return hash;
+}
+
 static void begin(struct vmm_sync *s)
 {
     static const struct sync_run_cbs run_cbs = {
         .on_news = on_news, .on_conflict = on_conflict, .on_end = on_run_end};
     struct sync_engine_options options = {
-        .vault_ops = &sync_vault_git_ops, .vault = s->vault, .instance = s->m->instance};
+        .vault_ops = &sync_vault_git_ops, .vault = s->vault, .instance = epoch_of(s->m)};
     char ancestor[VMM_PATH_SIZE];
     int r;
 
@@ -348,7 +358,7 @@ static void on_timer(uv_timer_t *timer)
     struct vmm_sync *s = timer->data;
 
     if (!s->is_finishing) {
-        tell_files(s, -ETIMEDOUT, "the session's files are not all there after a minute");
+        tell_files(s, -ETIMEDOUT, "they are not all there after ten minutes");
         return;
     }
     if (s->remote != NULL)
@@ -491,7 +501,7 @@ int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *a
     if (uv_timer_init(vmm->loop, &s->timer) != 0)
         abort(); /* cannot fail on Unix */
     s->timer.data = s;
-    (void)uv_timer_start(&s->timer, on_timer, FIRST_MS, 0);
+    (void)uv_timer_start(&s->timer, on_timer, VMM_SYNC_FILES_MS, 0);
     *out = s;
     submit(s, OPEN);
     return 0;

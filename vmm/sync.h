@@ -10,13 +10,17 @@
 struct vmm_machine;
 struct vmm_sync;
 
+/* A machine waits no longer for its files. */
+#define VMM_SYNC_FILES_MS 600000
+
 struct vmm_sync_cbs {
-    /* Once: the session's files are in the machine (status 0), or that failed or took too long; it
-     * goes on trying. */
+    /* Once: the session's files are in the machine (status 0), or UV_ETIMEDOUT, or the sync could
+     * not begin. */
     void (*on_files)(int status, const char *why, void *arg);
 };
 
-/* Begin, once the agent is ready. cbs are borrowed and run later. Returns 0 with *out; else nothing
+/* Begin, once the agent is ready and m->boot_id known: what an earlier boot had is nothing to this
+ * one. cbs are borrowed and run later. Returns 0 with *out; else nothing
  * was begun, and err says why. */
 TR_MUST_CHECK int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *arg,
                                 struct vmm_sync **out, struct err *err);
