@@ -68,8 +68,10 @@ struct sync_tree_dir;
 /* dir: "" is the root. *sig, if not NULL: the folder's own. Returns 0 with *out, or the errno. */
 TR_MUST_CHECK int sync_tree_dir_open(const struct sync_tree *tree, const char *dir, size_t len,
                                      struct sync_sig *sig, struct sync_tree_dir **out);
-/* The next entry, in no order; it is valid until the next call. Returns 1; 0: that was all of them;
- * or the errno: UV_E2BIG after SYNC_DIR_MAX entries. Entries that go meanwhile are passed over. */
+/* The next entry, in no order; it is valid until the next call. What is mounted in the folder, and
+ * what cannot be looked at, has mode 0 and is SYNC_TYPE_SPECIAL. Returns 1; 0: that was all of
+ * them; or the errno: UV_E2BIG after SYNC_DIR_MAX entries. Entries that go meanwhile are passed
+ * over. */
 TR_MUST_CHECK int sync_tree_dir_next(struct sync_tree_dir *dir, struct sync_tree_entry *entry);
 /* After the last entry: was the folder changed while it was read? Then an entry that was not told
  * may be there all the same. */

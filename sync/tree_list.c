@@ -55,14 +55,38 @@ static bool is_shown(const struct sync_tree_dir *d, const char *name)
            !(d->is_root && strcmp(name, SYNC_STAGE_NAME) == 0);
 }
 
-/* Returns 1, 0 (it is gone), or the errno. */
-static int look(struct sync_tree_dir *d, const char *name, struct sync_tree_entry *entry)
+/* Of folders only the inode and the mode count, which a file system can tell without asking
+ * anybody: so no server that does not answer, behind a mount in this folder, holds us up. What is
+ * mounted here belongs to another tree. */
+static int look_at_dir(int dir, const char *name, struct sync_sig *sig)
 {
-    int r = sync_tree_sig_at(dirfd(d->dir), name, &entry->sig);
+    struct statx st;
+
+    memset(sig, 0, sizeof(*sig));
+    if (statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC,
+              STATX_BASIC_STATS, &st) != 0)
+        return -errno;
+    if (!S_ISDIR(st.stx_mode)) /* not any more */
+        return sync_tree_sig_at(dir, name, sig);
+    sig->ino = st.stx_ino;
+    sig->mode = st.stx_attributes & STATX_ATTR_MOUNT_ROOT ? 0 : st.stx_mode;
+    sig->mtime_ns = (int64_t)st.stx_mtime.tv_sec * 1000000000 + st.stx_mtime.tv_nsec;
+    sig->ctime_ns = (int64_t)st.stx_ctime.tv_sec * 1000000000 + st.stx_ctime.tv_nsec;
+    return 0;
+}
+
+/* Returns 1, 0 (it is gone), or the errno. */
+static int look(struct sync_tree_dir *d, const struct dirent *e, struct sync_tree_entry *entry)
+{
+    const char *name = e->d_name;
+    int r = e->d_type == DT_DIR ? look_at_dir(dirfd(d->dir), name, &entry->sig)
+                                : sync_tree_sig_at(dirfd(d->dir), name, &entry->sig);
     ssize_t n;
 
-    if (r != 0)
-        return r == -ENOENT ? 0 : r;
+    if (r == -ENOENT)
+        return 0;
+    if (r != 0) /* it is there, and nothing can be said of it */
+        entry->sig = (struct sync_sig){.ino = e->d_ino};
     entry->name = name;
     entry->name_len = strlen(name);
     entry->target = NULL;
@@ -95,7 +119,7 @@ int sync_tree_dir_next(struct sync_tree_dir *d, struct sync_tree_entry *entry)
             continue;
         if (d->n == SYNC_DIR_MAX)
             return UV_E2BIG;
-        r = look(d, e->d_name, entry);
+        r = look(d, e, entry);
         if (r == 0)
             continue;
         d->n++;

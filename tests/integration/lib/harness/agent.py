@@ -8,6 +8,7 @@ import queue
 import secrets
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import urllib.parse
@@ -209,7 +210,12 @@ class AgentClient:
     def close(self):
         with contextlib.suppress(OSError):
             self.popen.stdin.close()
-        self.popen.wait(30)
+        try:
+            self.popen.wait(30)
+        except subprocess.TimeoutExpired:  # what comes after must still be cleaned up
+            print("agentctl did not end", file=sys.stderr)
+            self.popen.kill()
+            self.popen.wait()
         self.reader.join(30)
         self.popen.stdout.close()
 
