@@ -4,6 +4,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -400,6 +401,57 @@ START_TEST(lost_events_are_said_and_everything_begins_anew)
 }
 END_TEST
 
+static bool write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    if (fd >= 0)
+        close(fd);
+    return ok;
+}
+
+/* A user namespace has a count of its own. */
+static bool limit_watches(const char *n)
+{
+    char map[64];
+
+    snprintf(map, sizeof(map), "0 %d 1", (int)geteuid());
+    return unshare(CLONE_NEWUSER) == 0 && write_text("/proc/self/uid_map", map) &&
+           write_text("/proc/sys/user/max_inotify_watches", n);
+}
+
+START_TEST(a_folder_without_a_watch_is_said_to_have_none)
+{
+    char name[32];
+
+    sync_watch_close(watch);
+    watch = NULL;
+    uv_run(&loop, UV_RUN_DEFAULT);
+    if (!limit_watches("20")) {
+        fprintf(stderr, "no user namespace here: running out of watches is not tested\n");
+        return;
+    }
+    closed = false;
+    ck_assert_int_eq(sync_watch_open(&loop, fx_tree.root, &cbs, NULL, &watch), 0);
+    for (int i = 0; i < 30; i++) {
+        snprintf(name, sizeof(name), "%d", i);
+        fx_mkdir(name);
+        add(name);
+    }
+    while (n_told < 30)
+        turn();
+    ck_assert_uint_eq(sync_watch_count(watch), 20);
+    for (size_t i = 0; i < n_told; i++)
+        ck_assert(told[i].kind == 'd' || told[i].status == UV_ENOSPC);
+    sync_watch_remove(watch, "0", 1); /* there is room again */
+    add("29");
+    await('d', "29");
+    fx_write("29/x", "x");
+    await('d', "29");
+}
+END_TEST
+
 START_TEST(many_folders_at_once)
 {
     char name[32];
@@ -484,6 +536,7 @@ int main(void)
     tcase_add_test(tc, one_in_its_place_is_another_folder);
     tcase_add_test(tc, a_listener_who_is_full_is_told_later);
     tcase_add_test(tc, lost_events_are_said_and_everything_begins_anew);
+    tcase_add_test(tc, a_folder_without_a_watch_is_said_to_have_none);
     tcase_add_test(tc, many_folders_at_once);
     tcase_add_test(tc, it_can_be_closed_from_inside);
     suite_add_tcase(s, tc);
