@@ -192,7 +192,7 @@ static bool is_leftover(const char *name, const struct stat *st)
 }
 
 /* Remove half-written files of the repository and add up the others. */
-static int recover_below(int fd, int depth, int64_t *bytes)
+static int recover_below(struct sync_store *store, int fd, int depth)
 {
     struct stat st;
     char **names;
@@ -208,13 +208,14 @@ static int recover_below(int fd, int depth, int64_t *bytes)
             r = -errno;
         } else if (S_ISDIR(st.st_mode) && depth < 16) {
             sub = sync_dir_open(fd, names[i]);
-            r = sub < 0 ? sub : recover_below(sub, depth + 1, bytes);
+            r = sub < 0 ? sub : recover_below(store, sub, depth + 1);
             if (sub >= 0)
                 close(sub);
         } else if (is_leftover(names[i], &st)) {
             r = unlinkat(fd, names[i], 0) != 0 ? -errno : 0;
         } else {
-            *bytes += st.st_size;
+            store->usage.history += (int64_t)st.st_blocks * 512;
+            store->n_loose += depth == 2 && strlen(names[i]) == SYNC_ID_SIZE - 3;
         }
     }
     sync_dir_free_names(names, n);
@@ -293,7 +294,7 @@ static int open_repository(struct sync_store *store, struct err *err)
             return r;
     }
     fd = sync_dir_open(store->dir_fd, REPO);
-    r = fd < 0 ? fd : recover_below(fd, 0, &store->usage.history);
+    r = fd < 0 ? fd : recover_below(store, fd, 0);
     if (fd >= 0)
         close(fd);
     if (r != 0)
@@ -411,6 +412,25 @@ void sync_store_close(struct sync_store *store)
 void sync_store_usage(const struct sync_store *store, struct sync_usage *out)
 {
     *out = store->usage;
+}
+
+size_t sync_store_loose(const struct sync_store *store)
+{
+    return store->n_loose;
+}
+
+int sync_store_repacked(struct sync_store *store, struct err *err)
+{
+    int fd = sync_dir_open(store->dir_fd, REPO), r;
+
+    store->usage.history = 0;
+    store->n_loose = 0;
+    r = fd < 0 ? fd : recover_below(store, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (r != 0)
+        return tr_err_set(err, r, "%s/" REPO ": %s", store->dir, strerror(-r));
+    return git_odb_refresh(store->odb) == 0 ? 0 : sync_fail_git(err, -EIO, store->dir);
 }
 
 int sync_store_files(const struct sync_store *store)

@@ -48,7 +48,7 @@ void sync_store_fini(void);
 
 struct sync_usage {
     int64_t files;   /* bytes of the tree's files */
-    int64_t history; /* bytes of store.git */
+    int64_t history; /* bytes of store.git on the disk */
     int64_t quota;   /* bytes that both may have; 0: no bound */
     int64_t n_files; /* entries, folders too */
 };
@@ -59,6 +59,10 @@ TR_MUST_CHECK int sync_store_open(const char *dir, int64_t quota, struct sync_st
                                   struct err *err);
 void sync_store_close(struct sync_store *store); /* NULL is fine */
 void sync_store_usage(const struct sync_store *store, struct sync_usage *out);
+/* Git objects that are files of their own: with many, sync_store_repack() is due, and
+ * sync_store_repacked() after it. */
+size_t sync_store_loose(const struct sync_store *store);
+TR_MUST_CHECK int sync_store_repacked(struct sync_store *store, struct err *err);
 /* Borrowed descriptors of files/ and sync-staging/, which are on one file system. Others may write
  * below them; how much there is is counted anew now and then. */
 int sync_store_files(const struct sync_store *store);

@@ -31,6 +31,7 @@ struct sync_store {
     int dir_fd, files;
     int staging; /* ours; emptied when the store is opened */
     int sync_staging;
+    size_t n_loose;     /* objects that are files of their own */
     int64_t counted_ms; /* when the tree was counted, by the clock that never goes back */
     git_repository *repo;
     git_odb *odb;

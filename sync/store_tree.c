@@ -113,8 +113,10 @@ static void add_weight(struct sync_store *store, const git_oid *id)
 
     git_oid_tostr(hex, sizeof(hex), id);
     snprintf(path, sizeof(path), "store.git/objects/%.2s/%s", hex, hex + 2);
-    if (fstatat(store->dir_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        store->usage.history += st.st_size;
+    if (fstatat(store->dir_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+        store->usage.history += (int64_t)st.st_blocks * 512;
+        store->n_loose++;
+    }
 }
 
 static bool has_object(struct sync_store *store, const git_oid *id)

@@ -4,6 +4,7 @@
 #include "transom/daemon.h"
 #include "vmm/driver/driver.h"
 #include "vmm/manager.h"
+#include "vmm/repack.h"
 
 int main(int argc, char **argv)
 {
@@ -16,7 +17,7 @@ int main(int argc, char **argv)
     struct tr_config *config;
     int status;
 
-    if (vm_role_main(argc, argv, &status))
+    if (vm_role_main(argc, argv, &status) || vmm_repack_main(argc, argv, &status))
         return status;
     status = tr_daemon_start(argc, argv, &daemon, &config);
     if (status != -1)

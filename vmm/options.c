@@ -89,6 +89,7 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
     o->stop_machines_on_exit = tr_config_bool(config, "vmm.stop_machines_on_exit");
     o->net_enabled = tr_config_bool(config, "net.enabled");
     o->quota_mb = tr_config_int(config, "sessions.quota_mb");
+    o->repack_objects = tr_config_int(config, "sessions.repack_objects");
     o->idle_timeout_s = tr_config_int(config, "idle.timeout_s");
     o->idle_persist_s = tr_config_int(config, "idle.persist_timeout_s");
     o->idle_warning_s = tr_config_int(config, "idle.warning_s");

@@ -25,6 +25,7 @@ struct vmm_options {
     gid_t qemu_gid;
     int64_t vcpus, memory_mb, disk_mb, max_sandboxes, start_timeout_ms, max_json_bytes;
     int64_t quota_mb; /* of a session's files and checkpoints; 0: none */
+    int64_t repack_objects;
     int64_t idle_timeout_s, idle_persist_s, idle_warning_s, idle_max_run_s;
     bool stop_machines_on_exit;
     bool net_enabled;

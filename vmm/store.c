@@ -6,13 +6,17 @@
 #include <dirent.h>
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "transom/log.h"
 #include "vmm/file.h"
+#include "vmm/proc/child.h"
 
-#define IDLE_MS 60000 /* after which an unused store is closed */
+#define IDLE_MS         60000 /* after which an unused store is closed */
+#define REPACK_MAX_MS   1800000
+#define REPACK_PAUSE_MS 600000 /* after one that failed */
 
 struct vmm_store {
     struct vmm_stores *stores;
@@ -24,8 +28,12 @@ struct vmm_store {
     struct vmm_store_job *running; /* in the pool */
     struct vmm_store_job *first, *last;
     struct vmm_store_hold *holds;
-    uint64_t used_ms; /* when it was last used, by the loop's clock */
-    unsigned n_calls; /* callbacks under way: whoever called them goes on afterwards */
+    size_t n_loose;                /* Git objects that are files of their own, after the last job */
+    uint64_t repack_ms;            /* no repack before; 0: none failed */
+    struct vmm_store_job repacked; /* after a repack */
+    bool is_repacked;              /* that job is in the queue */
+    uint64_t used_ms;              /* when it was last used, by the loop's clock */
+    unsigned n_calls;              /* callbacks under way: whoever called them goes on afterwards */
     bool ending;
     void (*on_ended)(void *arg);
     void *on_ended_arg;
@@ -38,6 +46,8 @@ struct vmm_stores {
     uv_work_t sweep;
     bool sweeping, sweep_again;
     atomic_bool stop_sweep;
+    struct child *repack;           /* one at a time; NULL: none */
+    char repacking[VMM_ID_LEN + 1]; /* whose */
     bool closing;
     void (*on_closed)(void *arg);
     void *on_closed_arg;
@@ -47,7 +57,7 @@ struct vmm_stores {
 
 static void maybe_closed(struct vmm_stores *stores)
 {
-    if (!stores->closing || stores->all != NULL || stores->sweeping)
+    if (!stores->closing || stores->all != NULL || stores->sweeping || stores->repack != NULL)
         return;
     sync_store_fini();
     stores->vmm->stores = NULL;
@@ -87,9 +97,11 @@ static void on_work(uv_work_t *work)
     if (s->sync == NULL && sync_store_open(s->dir, s->stores->quota, &s->sync, &job->err) != 0)
         return;
     job->run(job, s->sync);
+    s->n_loose = sync_store_loose(s->sync);
 }
 
 static void start_next(struct vmm_store *s);
+static void consider_repack(struct vmm_store *s);
 
 static void on_done(uv_work_t *work, int status)
 {
@@ -102,6 +114,7 @@ static void on_done(uv_work_t *work, int status)
     s->n_calls++;
     job->done(job);
     s->n_calls--;
+    consider_repack(s);
     start_next(s);
 }
 
@@ -224,6 +237,71 @@ void vmm_store_release(struct vmm_store_hold *hold)
     start_next(s); /* it may have been the last thing to wait for */
 }
 
+/* ---- packing ---- */
+
+static void run_repacked(struct vmm_store_job *job, struct sync_store *sync)
+{
+    if (sync_store_repacked(sync, &job->err) != 0)
+        log_warn("%s", job->err.msg);
+}
+
+static void on_repacked(struct vmm_store_job *job)
+{
+    struct vmm_store *s = (struct vmm_store *)((char *)job - offsetof(struct vmm_store, repacked));
+
+    s->is_repacked = false;
+}
+
+static void on_repack(const struct child_result *result, void *arg)
+{
+    struct vmm_stores *stores = arg;
+    struct vmm_store *s = find(stores, stores->repacking);
+    struct err err = {0};
+
+    stores->repack = NULL;
+    if (result->status == 0)
+        log_info("session=%s: %.*s objects of its checkpoints are packed", stores->repacking,
+                 (int)strcspn(result->out, "\n"), result->out);
+    else if (result->status != UV_ECANCELED && child_explain(result, "repack", &err) != 0)
+        log_warn("session=%s: %s", stores->repacking, err.msg);
+    if (s != NULL && !s->ending) {
+        s->repack_ms = result->status == 0 ? 0 : uv_now(stores->vmm->loop) + REPACK_PAUSE_MS;
+        if (!s->is_repacked) {
+            s->is_repacked = true;
+            s->repacked.run = run_repacked;
+            s->repacked.done = on_repacked;
+            enqueue(s, &s->repacked);
+        }
+    }
+    maybe_closed(stores);
+}
+
+/* Many small files: pack them, unless another store is being packed; it is asked again after the
+ * next job. */
+static void consider_repack(struct vmm_store *s)
+{
+    struct vmm_stores *stores = s->stores;
+    const char *argv[] = {"/proc/self/exe", "--repack", s->dir, NULL};
+    struct err err = {0};
+
+    if (s->n_loose < (size_t)stores->vmm->options->repack_objects || s->ending || stores->closing ||
+        stores->repack != NULL || s->is_repacked || uv_now(stores->vmm->loop) < s->repack_ms)
+        return;
+    memcpy(stores->repacking, s->session, sizeof(stores->repacking));
+    if (child_run(stores->vmm->loop, argv, NULL, REPACK_MAX_MS, on_repack, stores, &stores->repack,
+                  &err) == 0)
+        return;
+    log_warn("session=%s: repack: %s", s->session, err.msg);
+    s->repack_ms = uv_now(stores->vmm->loop) + REPACK_PAUSE_MS;
+}
+
+/* Its folder goes, or we do. */
+static void cancel_repack(struct vmm_stores *stores, const char *session)
+{
+    if (stores->repack != NULL && (session == NULL || strcmp(stores->repacking, session) == 0))
+        child_cancel(stores->repack);
+}
+
 /* ---- ending ---- */
 
 static void end_store(struct vmm_store *s)
@@ -244,6 +322,8 @@ bool vmm_store_end(struct vmm *vmm, struct vmm_session *session, void (*cb)(void
 {
     struct vmm_store *s = vmm->stores != NULL ? find(vmm->stores, session->id) : NULL;
 
+    if (vmm->stores != NULL)
+        cancel_repack(vmm->stores, session->id);
     if (s == NULL)
         return false;
     if (is_quiet(s)) {
@@ -297,6 +377,7 @@ void vmm_stores_close(struct vmm_stores *stores, void (*cb)(void *arg), void *ar
     stores->on_closed = cb;
     stores->on_closed_arg = arg;
     atomic_store(&stores->stop_sweep, true);
+    cancel_repack(stores, NULL);
     if (stores->all == NULL) {
         maybe_closed(stores);
         return;
