@@ -13,8 +13,9 @@
 #define REFUSAL_MAX 1024
 #define CHECK_MS    1000
 #define H2_CANCEL   8
-#define TURN_MAX    (1 << 20) /* bytes told in one turn of the loop: little on the wire can be much \
-                               */
+#define TURN_MAX                                                                                   \
+    (1 << 20) /* bytes told in one turn of the loop: little on the wire can be much                \
+               */
 
 struct sync_remote {
     uv_loop_t *loop;
@@ -107,8 +108,8 @@ static void on_let_go(uv_timer_t *timer)
     process(c);
 }
 
-/* What is there is told from the loop, in another turn. With 0 ms a timer can come again in the same
- * one. */
+/* What is there is told from the loop, in another turn. With 0 ms a timer can come again in the
+ * same one. */
 static void go_on_later(struct sync_remote *c)
 {
     (void)uv_timer_start(&c->timer, on_let_go, 1, 0);
@@ -225,6 +226,8 @@ static int take_watch(struct sync_remote *c, const struct sync_msg *msg)
 
 static int take(struct sync_remote *c, const struct sync_msg *msg)
 {
+    if (msg->type == SYNC_MSG_ALIVE)
+        return 0; /* that it came is all it says */
     switch (c->kind) {
     case SYNC_REMOTE_LIST:
         return take_list(c, msg);

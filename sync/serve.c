@@ -12,6 +12,7 @@
 #define OUTPUT_WANTED   65536
 #define SLICE_NS        (INT64_C(50) * 1000 * 1000)
 #define ENTRIES_AT_ONCE 64
+#define ALIVE_AFTER     20 /* slices without output, a second or more of work */
 
 struct sync_serve {
     enum sync_serve_kind kind;
@@ -22,6 +23,7 @@ struct sync_serve {
     size_t in_at, in_len, in_cap, eaten;
     bool in_end;
     uint32_t index; /* of the request under way, or the next */
+    int n_silent;   /* slices since the last output */
 
     struct sync_tree_dir *dir;   /* list: being read */
     struct sync_tree_file *file; /* hash, read: being read */
@@ -351,6 +353,18 @@ int sync_serve_step(struct sync_serve *s)
             return UV_ENOMEM;
         (void)sync_pack_bytes(s->pack, &ready);
     } while (r >= 0 && r <= 1 && ready < OUTPUT_WANTED && now_ns() < end);
+    /* A whole slice of work, and nothing to show for it. */
+    if (r >= 0 && r <= 1 && sync_pack_waiting(s->pack) == 0 && ready == 0)
+        s->n_silent++;
+    else
+        s->n_silent = 0;
+    if (s->n_silent >= ALIVE_AFTER) {
+        struct sync_msg alive = {.type = SYNC_MSG_ALIVE};
+
+        s->n_silent = 0;
+        if (sync_pack_add(s->pack, &alive) != 0)
+            return UV_ENOMEM;
+    }
     flushed = sync_pack_flush(s->pack);
     if (r < 0)
         return r;

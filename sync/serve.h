@@ -9,9 +9,10 @@
  *                                                   (a READING with a status stands alone)
  *   apply  (OP | OP PIECE* (COMMIT | DROP))*     -> per OP: APPLIED
  *
- * Answers come in the order of the requests, while later ones still arrive. A file whose content
- * was dropped, or has another id than COMMIT says, is APPLIED with -ECANCELED or -EBADMSG. One that
- * cannot be staged (no space) is answered when its content is over; the rest goes on. */
+ * Between any two, ALIVE, when an answer takes long. Answers come in the order of the requests,
+ * while later ones still arrive. A file whose content was dropped, or has another id than COMMIT
+ * says, is APPLIED with -ECANCELED or -EBADMSG. One that cannot be staged (no space) is answered
+ * when its content is over; the rest goes on. */
 #ifndef SYNC_SERVE_H
 #define SYNC_SERVE_H
 

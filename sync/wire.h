@@ -51,6 +51,7 @@ enum sync_msg_type {
     SYNC_MSG_DIRTY,    /* this folder is, or may be, different */
     SYNC_MSG_LOST,     /* this folder is not watched (any more), and why */
     SYNC_MSG_OVERFLOW, /* nothing is watched any more */
+    SYNC_MSG_ALIVE,    /* it takes long: the next answer is still being worked on */
     SYNC_N_MSG,
 };
 

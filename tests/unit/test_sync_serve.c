@@ -194,6 +194,33 @@ START_TEST(files_are_hashed_and_read)
 }
 END_TEST
 
+START_TEST(what_takes_long_gives_a_sign)
+{
+    struct sync_msg want = {.type = SYNC_MSG_WANT, .path = "huge", .path_len = 4};
+    int fd = open(fx_path("huge"), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    int n_steps = 0, r;
+
+    ck_assert_int_eq(ftruncate(fd, INT64_C(1) << 40), 0); /* an hour of work, of which some */
+    close(fd);
+    begin(SYNC_SERVE_HASH);
+    ask(&want);
+    ck_assert_int_eq(sync_pack_flush(request), 0);
+    {
+        size_t len;
+        const uint8_t *bytes = sync_pack_bytes(request, &len);
+
+        ck_assert_int_eq(sync_serve_input(serve, bytes, len), 0);
+    }
+    while (n_answers == 0) {
+        r = sync_serve_step(serve);
+        ck_assert_int_eq(r, SYNC_SERVE_MORE);
+        take_output();
+        ck_assert_int_lt(n_steps++, 100);
+    }
+    ck_assert_int_eq(answers[0].msg.type, SYNC_MSG_ALIVE);
+}
+END_TEST
+
 START_TEST(output_is_made_as_it_is_taken)
 {
     struct sync_msg want = {.type = SYNC_MSG_WANT, .path = "noise", .path_len = 5};
@@ -357,6 +384,7 @@ int main(void)
     tcase_set_timeout(tc, 100);
     tcase_add_test(tc, folders_are_listed_in_order);
     tcase_add_test(tc, files_are_hashed_and_read);
+    tcase_add_test(tc, what_takes_long_gives_a_sign);
     tcase_add_test(tc, output_is_made_as_it_is_taken);
     tcase_add_test(tc, operations_are_carried_out_and_answered);
     tcase_add_test(tc, content_that_was_spoilt_is_not_put);
