@@ -172,20 +172,25 @@ char *cli_sandbox_path(struct cli *cli, const char *fmt, ...)
 
 char *cli_session_path(struct cli *cli, const char *fmt, ...)
 {
-    char *id = cli_session_id(cli, NULL), *tail = NULL, *path;
+    static char known[ID_LEN + 1]; /* whole folders ask again and again */
+    char *tail = NULL, *path, *id;
     va_list ap;
     int n;
 
-    if (id == NULL)
-        return NULL;
+    if (*known == '\0') {
+        id = cli_session_id(cli, NULL);
+        if (id == NULL)
+            return NULL;
+        snprintf(known, sizeof(known), "%s", id);
+        free(id);
+    }
     va_start(ap, fmt);
     n = vasprintf(&tail, fmt, ap);
     va_end(ap);
     if (n < 0)
         abort();
-    path = cli_printf("/v1/sessions/%s%s", id, tail);
+    path = cli_printf("/v1/sessions/%s%s", known, tail);
     free(tail);
-    free(id);
     return path;
 }
 

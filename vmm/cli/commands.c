@@ -272,8 +272,10 @@ const struct cli_command cli_commands[] = {
     {"files put", "LOCAL [FILE]", "copy a file into the session (LOCAL - is standard input)",
      "FILE ending in / is a folder. The file appears whole or not at all; missing folders are "
      "made.\n"
-     "It can be run if the local one can.",
-     of_files, 1, 2, cmd_files_put},
+     "It can be run if the local one can. With -r LOCAL is a folder, whose links are kept as "
+     "links;\n"
+     "-r LOCAL . puts what is in it into the session's home folder.",
+     of_files_tree, 1, 2, cmd_files_put},
     {"files mkdir", "FOLDER...", "make folders, and those above them", NULL, of_files, 1, 99,
      cmd_files_mkdir},
     {"files mv", "FROM TO", "rename one of the session's files; missing folders are made", NULL,
@@ -293,7 +295,8 @@ const struct cli_command cli_commands[] = {
     {"checkpoint", "", "keep the session's files as they are, and print the checkpoint's id", NULL,
      of_checkpoint, 0, 0, cmd_checkpoint},
     {"sync status", "", "show how a machine's files stand with the session's, and what is left out",
-     "Conflicts come first: what lost is kept. Then what cannot be done, and where; then what is not\n"
+     "Conflicts come first: what lost is kept. Then what cannot be done, and where; then what is "
+     "not\n"
      "taken from the machine, and why.",
      on_sandbox, 0, 0, cmd_sync_status},
     {"changes", "[LOCAL]", "show what changed in the session's files since a checkpoint",

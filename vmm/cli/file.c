@@ -281,10 +281,11 @@ static int open_local(const char *local, struct transfer *t, struct stat *st)
     if (t->fd < 0 || fstat(t->fd, st) != 0)
         return cli_fail(1, "%s: %s", local, strerror(errno));
     if (S_ISDIR(st->st_mode))
-        return cli_fail(1,
-                        "%s is a folder; send it as an archive: tar c %s | transom exec -i -- "
-                        "tar x",
-                        local, local);
+        return cli_fail(
+            1,
+            "%s is a folder; a session keeps it with: transom files put -r %s; a machine "
+            "gets it as an archive: tar c %s | transom exec -i -- tar x",
+            local, local, local);
     t->total = S_ISREG(st->st_mode) ? st->st_size : -1;
     return 0;
 }

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* transom files ls, get, put, mkdir, mv, rm: what the session keeps, whether a machine runs or not.
  */
+#include <errno.h>
+#include <fts.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "vmm/cli/cli.h"
+#include "vmm/cli/http.h"
 
 /* Path of the API for one of the session's files; NULL after saying why. */
 static char *file_path(struct cli *cli, const char *file, const char *query)
@@ -73,6 +79,95 @@ int cmd_files_get(struct cli *cli, int argc, char **argv)
     return status;
 }
 
+/* ---- a folder with all that is in it ---- */
+
+/* PUT bytes, as a link's target. */
+static int put_bytes(struct cli *cli, const char *path, const char *data, size_t len)
+{
+    struct http_req *req = http_req_new(cli->http, "PUT", path);
+    int status;
+
+    http_req_body(req, "application/octet-stream", data, len);
+    http_start(req);
+    http_wait(req);
+    status = http_ok(req) ? 0 : http_explain(req);
+    if (status == 0 && cli->json && req->body != NULL)
+        printf("%s\n", req->body);
+    http_req_free(req);
+    return status;
+}
+
+static int put_entry(struct cli *cli, const FTSENT *e, const char *remote)
+{
+    char target[PATH_MAX], *path;
+    ssize_t n;
+    int status = 1;
+
+    switch (e->fts_info) {
+    case FTS_D:
+        path = file_path(cli, remote, "?type=directory");
+        status = path != NULL ? put_bytes(cli, path, NULL, 0) : 1;
+        break;
+    case FTS_F:
+        path = file_path(cli, remote,
+                         e->fts_statp->st_mode & S_IXUSR ? "?executable=1" : "?executable=0");
+        status = path != NULL ? cli_put_file(cli, path, e->fts_accpath) : 1;
+        break;
+    case FTS_SL:
+    case FTS_SLNONE:
+        n = readlink(e->fts_accpath, target, sizeof(target));
+        if (n < 0)
+            return cli_fail(1, "%s: %s", e->fts_path, strerror(errno));
+        path = file_path(cli, remote, "?type=symlink");
+        status = path != NULL ? put_bytes(cli, path, target, (size_t)n) : 1;
+        break;
+    case FTS_DP:
+        return 0;
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        return cli_fail(1, "%s: %s", e->fts_path, strerror(e->fts_errno));
+    default:
+        return cli_fail(1, "%s: neither file, folder nor link", e->fts_path);
+    }
+    free(path);
+    return status;
+}
+
+/* What cannot be put is said, and the rest goes on. */
+static int put_folder(struct cli *cli, const char *local, const char *remote)
+{
+    char *root = cli_printf("%s", local), *const roots[] = {root, NULL};
+    FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+    int status = 0;
+    FTSENT *e;
+
+    if (walk == NULL)
+        abort();
+    while ((e = fts_read(walk)) != NULL) {
+        const char *below = e->fts_path + strlen(root);
+        char *path;
+
+        below += strspn(below, "/");
+        if (e->fts_level > 0 && e->fts_info == FTS_D && strcasecmp(e->fts_name, ".git") == 0) {
+            fprintf(stderr, "transom: %s: left out, it is Git's own\n", e->fts_path);
+            (void)fts_set(walk, e, FTS_SKIP);
+            continue;
+        }
+        if (e->fts_level == 0 && *remote == '\0' && e->fts_info == FTS_D)
+            continue; /* the home folder is there */
+        path = cli_printf("%s%s%s", remote, *remote != '\0' && *below != '\0' ? "/" : "", below);
+        if (put_entry(cli, e, path) != 0)
+            status = 1;
+        free(path);
+    }
+    if (errno != 0)
+        status = cli_fail(1, "%s: %s", local, strerror(errno));
+    fts_close(walk);
+    free(root);
+    return status;
+}
+
 int cmd_files_put(struct cli *cli, int argc, char **argv)
 {
     const char *local = argv[0];
@@ -93,9 +188,14 @@ int cmd_files_put(struct cli *cli, int argc, char **argv)
         remote = cli_printf("%s%s", argv[1], base);
     else
         remote = cli_printf("%s", argv[1]);
-    path = file_path(cli, remote, query);
-    if (path != NULL)
-        status = cli_put_file(cli, path, local);
+    if (cli->recursive && strcmp(local, "-") != 0) {
+        status = put_folder(cli, local, strcmp(remote, ".") == 0 ? "" : remote);
+        path = NULL;
+    } else {
+        path = file_path(cli, remote, query);
+        if (path != NULL)
+            status = cli_put_file(cli, path, local);
+    }
     free(path);
     free(remote);
     free(name);
