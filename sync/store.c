@@ -205,14 +205,14 @@ static int recover_below(struct sync_store *store, int fd, int depth)
         int sub;
 
         if (fstatat(fd, names[i], &st, AT_SYMLINK_NOFOLLOW) != 0) {
-            r = -errno;
+            r = errno == ENOENT ? 0 : -errno; /* the vault may be at work */
         } else if (S_ISDIR(st.st_mode) && depth < 16) {
             sub = sync_dir_open(fd, names[i]);
             r = sub < 0 ? sub : recover_below(store, sub, depth + 1);
             if (sub >= 0)
                 close(sub);
         } else if (is_leftover(names[i], &st)) {
-            r = unlinkat(fd, names[i], 0) != 0 ? -errno : 0;
+            r = unlinkat(fd, names[i], 0) != 0 && errno != ENOENT ? -errno : 0;
         } else {
             store->usage.history += (int64_t)st.st_blocks * 512;
             store->n_loose += depth == 2 && strlen(names[i]) == SYNC_ID_SIZE - 3;

@@ -68,7 +68,7 @@ static int drop_rights(const char *repository, struct err *err)
 
     (void)setrlimit(RLIMIT_CORE, &core); /* lowering cannot fail */
     (void)setrlimit(RLIMIT_CPU, &cpu);
-#ifndef __SANITIZE_ADDRESS__
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     {
         const struct rlimit memory = {MEMORY_MAX, MEMORY_MAX};
 
