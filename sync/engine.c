@@ -34,13 +34,25 @@ void sync_engine_fault(struct sync_engine *e, size_t i, enum sync_side side, int
     node->seq = (uint64_t)(e->now_ms + node->sig.size);
 }
 
+/* The file may have changed since in a way that its signature does not show, and removing it,
+ * unlike replacing it, does not compare contents: only after it was read once more. */
+static bool is_too_fresh(const struct sync_step *step)
+{
+    for (int side = 0; side < SYNC_N_SIDES; side++)
+        if (step->change[side] && step->from[side].what == SYNC_IS_FILE && step->sig[side].fresh &&
+            step->to.what != SYNC_IS_FILE)
+            return true;
+    return false;
+}
+
 static void hold_back(struct sync_engine *e)
 {
     for (size_t i = 0; i < e->plan.n_steps; i++) {
         const struct sync_step *step = &e->plan.steps[i];
         const struct sync_node *node = sync_state_get(e->faults, step->path, step->len);
 
-        e->progress[i].is_blocked = node != NULL && node->seq > (uint64_t)e->now_ms;
+        e->progress[i].is_blocked =
+            (node != NULL && node->seq > (uint64_t)e->now_ms) || is_too_fresh(step);
     }
 }
 

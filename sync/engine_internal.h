@@ -43,11 +43,11 @@ static inline bool sync_is_content(const struct sync_value *v)
     return v->what == SYNC_IS_FILE || v->what == SYNC_IS_LINK;
 }
 
-/* A step did not work out on this side. status: as in sync/node.h. It is held back for a while;
+/* Step i did not work out on this side. status: as in sync/node.h. It is held back for a while;
  * what has changed is also looked at again. */
-void sync_engine_fault(struct sync_engine *e, size_t step, enum sync_side side, int status);
-/* The conflict that this step decides against that side, or NULL. */
-const struct sync_conflict *sync_engine_loss(const struct sync_engine *e, size_t step,
+void sync_engine_fault(struct sync_engine *e, size_t i, enum sync_side side, int status);
+/* The conflict that step i decides against that side, or NULL. */
+const struct sync_conflict *sync_engine_loss(const struct sync_engine *e, size_t i,
                                              enum sync_side side);
 
 /* Put into the vault what the steps overwrite or remove; a step for which that fails is blocked.

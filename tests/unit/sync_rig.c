@@ -169,28 +169,31 @@ static int list(void *ctx, const struct sync_name *dirs, size_t n, const struct 
 }
 
 static const struct sync_side_cbs *hash_cbs;
+static const struct rig_side *hash_side;
 
 static void on_hashed(uint32_t index, int status, const struct sync_tree_read *read,
                       const uint8_t *head, size_t head_len, void *arg)
 {
     struct sync_tree_read with = *read;
 
-    with.writer = true;
+    with.writer |= hash_side->is_writer;
+    with.sig.fresh |= hash_side->is_fresh;
     hash_cbs->on_hashed(index, status, &with, head, head_len, arg);
 }
 
 static int hash(void *ctx, const struct sync_want *wants, size_t n, const struct sync_side_cbs *cbs,
                 void *arg, struct err *err)
 {
-    static const struct sync_side_cbs with_writer = {.on_hashed = on_hashed};
+    static const struct sync_side_cbs with_more = {.on_hashed = on_hashed};
     struct rig_side *side = ctx;
     int r = side->fail_call;
 
     side->n_calls++;
     moment();
     hash_cbs = cbs;
+    hash_side = side;
     if (r == 0)
-        r = sync_side_tree_ops.hash(ctx, wants, n, side->is_writer ? &with_writer : cbs, arg, err);
+        r = sync_side_tree_ops.hash(ctx, wants, n, &with_more, arg, err);
     moment();
     return r;
 }

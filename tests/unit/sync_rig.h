@@ -17,6 +17,7 @@ struct rig_side {
     int n_failed;   /* how often it came to that */
     int fail_call;  /* every call fails with this: the side is gone */
     bool is_writer; /* every file has a writer */
+    bool is_fresh;  /* every file has just changed */
     int n_watched;
     uint64_t n_calls;
 };

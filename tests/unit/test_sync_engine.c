@@ -497,6 +497,23 @@ START_TEST(a_file_that_is_being_written_waits)
 }
 END_TEST
 
+START_TEST(a_file_that_has_just_changed_is_not_removed)
+{
+    rig_write(&rig, G, "f", "1");
+    rig_sync(&rig);
+    rig.sides[G].is_fresh = true; /* it may have changed once more, and nobody can tell */
+    rig_chmod(&rig, G, "f", 0600);
+    ck_assert_int_eq(rig_try(&rig), 0);
+    rig_remove(&rig, S, "f");
+    ck_assert_int_eq(rig_try(&rig), 0);
+    ck_assert_int_eq(rig_try(&rig), 0);
+    check(G, "f", "1");
+    rig.sides[G].is_fresh = false;
+    rig_sync(&rig);
+    check_both("f", "");
+}
+END_TEST
+
 static void edit_once(struct rig *r)
 {
     if (r->sides[S].n_calls == 0)
@@ -891,6 +908,7 @@ int main(void)
     tcase_add_test(tc, special_files_are_not_opened);
     tcase_add_test(tc, a_file_that_vanishes_for_a_moment_is_not_deleted);
     tcase_add_test(tc, a_file_that_is_being_written_waits);
+    tcase_add_test(tc, a_file_that_has_just_changed_is_not_removed);
     tcase_add_test(tc, an_edit_in_the_middle_is_not_lost);
     tcase_add_test(tc, a_fault_stays_with_its_file);
     tcase_add_test(tc, a_fault_is_tried_again_at_longer_and_longer_intervals);
