@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernel reports a death before the parent can learn of it, so what a parent has heard of is in
- * our socket by then. A socket filter lets only deaths of watched parents' children through. */
+/* A socket filter lets only deaths of watched parents' children through. */
 #include "vmm/agent/deaths.h"
 
 #include <arpa/inet.h>
@@ -209,16 +208,21 @@ void agent_deaths_reset(struct agent_deaths *d, struct agent_parent *p)
     p->n = 0;
 }
 
-bool agent_deaths_by_signal(struct agent_deaths *d, const struct agent_parent *p, int status)
+bool agent_deaths_are_told(const struct agent_deaths *d)
+{
+    return d->fd >= 0;
+}
+
+enum agent_death agent_deaths_ask(struct agent_deaths *d, const struct agent_parent *p, int status)
 {
     drain(d);
     for (size_t i = 1; i <= p->n && i <= AGENT_DEATHS_KEPT; i++) {
         int raw = p->statuses[(p->n - i) % AGENT_DEATHS_KEPT];
 
         if (WIFSIGNALED(raw) && 128 + WTERMSIG(raw) == status)
-            return true;
+            return AGENT_DEATH_SIGNALLED;
         if (WIFEXITED(raw) && WEXITSTATUS(raw) == status)
-            return false;
+            return AGENT_DEATH_EXITED;
     }
-    return false;
+    return AGENT_DEATH_UNKNOWN;
 }

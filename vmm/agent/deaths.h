@@ -31,8 +31,12 @@ void agent_deaths_watch(struct agent_deaths *d, struct agent_parent *p, pid_t pi
 void agent_deaths_forget(struct agent_deaths *d, struct agent_parent *p);
 /* What was is of no more interest. */
 void agent_deaths_reset(struct agent_deaths *d, struct agent_parent *p);
-/* The parent has just learnt of status in a shell's words (128 + N for signal N): was it a signal?
- * False also when that is not known. */
-bool agent_deaths_by_signal(struct agent_deaths *d, const struct agent_parent *p, int status);
+/* Is anything to be learnt here? */
+bool agent_deaths_are_told(const struct agent_deaths *d);
+/* The parent has just learnt of status in a shell's words (128 + N for signal N): what was it? The
+ * kernel tells the parent first and us a moment later (do_exit(): exit_notify(), then
+ * proc_exit_connector()): UNKNOWN may mean that. */
+enum agent_death { AGENT_DEATH_UNKNOWN, AGENT_DEATH_EXITED, AGENT_DEATH_SIGNALLED };
+enum agent_death agent_deaths_ask(struct agent_deaths *d, const struct agent_parent *p, int status);
 
 #endif

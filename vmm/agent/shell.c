@@ -30,6 +30,7 @@
 
 #define KICK_MS           40 /* first repetition; each waits half as long again */
 #define KICK_MAX_MS       400
+#define DEATH_ASKED       20 /* times, at intervals of a millisecond, how a command ended */
 #define KICKS_BEFORE_INT  3
 #define KICKS_BEFORE_KILL 5
 #define SLEEP_TRIES       40  /* milliseconds to wait for the line editor after "kicked" */
@@ -58,12 +59,20 @@ struct agent_shell {
     struct agent_parent children;
     int master, status_fd, go_fd;
     uv_poll_t master_poll, status_poll;
-    uv_timer_t kick, sleep, hold, last;
+    uv_timer_t kick, sleep, hold, last, death;
     int n_open;
     struct termios modes; /* as at the beginning */
     struct agent_marker marker;
-    char line[256]; /* of the status FIFO, incomplete */
+    char news[512]; /* of the status FIFO, from news_at on not looked at */
+    size_t news_at, news_len;
+    char line[256]; /* incomplete */
     size_t line_len;
+    struct { /* news of an end; how that came about is not known yet */
+        bool due, cut;
+        uint64_t seq;
+        int status;
+        unsigned n_asked;
+    } end;
     uint8_t *input;
     size_t input_len;
     uint64_t taken;         /* for agent_share_take() */
@@ -111,7 +120,8 @@ static void close_all(struct agent_shell *sh)
 {
     uv_handle_t *handles[] = {(uv_handle_t *)&sh->master_poll, (uv_handle_t *)&sh->status_poll,
                               (uv_handle_t *)&sh->kick,        (uv_handle_t *)&sh->sleep,
-                              (uv_handle_t *)&sh->hold,        (uv_handle_t *)&sh->last};
+                              (uv_handle_t *)&sh->hold,        (uv_handle_t *)&sh->last,
+                              (uv_handle_t *)&sh->death};
 
     agent_deaths_forget(sh->agent->deaths, &sh->children);
     for (size_t i = 0; i < sizeof(handles) / sizeof(handles[0]); i++)
@@ -364,6 +374,34 @@ static void say_go(struct agent_shell *sh, uint64_t seq)
         log_warn("a window's shell cannot be answered: %s", strerror(errno));
 }
 
+static void on_death(uv_timer_t *timer);
+
+/* Pass the end on; a command that may have been killed when that is known, or was waited for. */
+static void tell_end(struct agent_shell *sh)
+{
+    struct agent_deaths *deaths = sh->agent->deaths;
+    enum agent_death death = agent_deaths_ask(deaths, &sh->children, sh->end.status);
+
+    if (death == AGENT_DEATH_UNKNOWN && sh->end.status > 128 && agent_deaths_are_told(deaths) &&
+        !sh->exited && sh->end.n_asked++ < DEATH_ASKED) {
+        sh->end.due = true;
+        start_timer(&sh->death, on_death, 1);
+        return;
+    }
+    sh->end.due = false;
+    sh->cbs.on_end(sh->end.seq, sh->end.status, death == AGENT_DEATH_SIGNALLED, sh->end.cut,
+                   sh->arg);
+}
+
+static void on_death(uv_timer_t *timer)
+{
+    struct agent_shell *sh = timer->data;
+
+    tell_end(sh);
+    if (!sh->silent)
+        read_status(sh);
+}
+
 static void on_line(struct agent_shell *sh, char *line)
 {
     char word[16] = "", cut[8] = "";
@@ -400,31 +438,37 @@ static void on_line(struct agent_shell *sh, char *line)
         say_go(sh, seq);
         sh->cbs.on_start(seq, sh->arg);
     } else if (strcmp(word, "end") == 0) {
-        sh->cbs.on_end(seq, status,
-                       agent_deaths_by_signal(sh->agent->deaths, &sh->children, status),
-                       cut[0] != '\0', sh->arg);
+        sh->end.seq = seq;
+        sh->end.status = status;
+        sh->end.cut = cut[0] != '\0';
+        sh->end.n_asked = 0;
+        tell_end(sh);
     }
 }
 
+/* What comes behind an end waits for it. */
 static void read_status(struct agent_shell *sh)
 {
-    char buf[512];
+    while (!sh->end.due && !sh->silent) {
+        char c;
 
-    for (;;) {
-        ssize_t n = sh->status_fd >= 0 ? read(sh->status_fd, buf, sizeof(buf)) : 0;
+        if (sh->news_at == sh->news_len) {
+            ssize_t n = sh->status_fd >= 0 ? read(sh->status_fd, sh->news, sizeof(sh->news)) : 0;
 
-        if (n <= 0)
-            return;
-        for (ssize_t i = 0; i < n && !sh->silent; i++) {
-            if (buf[i] != '\n') {
-                if (sh->line_len < sizeof(sh->line) - 1)
-                    sh->line[sh->line_len++] = buf[i];
-                continue;
-            }
-            sh->line[sh->line_len] = '\0';
-            sh->line_len = 0;
-            on_line(sh, sh->line);
+            if (n <= 0)
+                return;
+            sh->news_at = 0;
+            sh->news_len = (size_t)n;
         }
+        c = sh->news[sh->news_at++];
+        if (c != '\n') {
+            if (sh->line_len < sizeof(sh->line) - 1)
+                sh->line[sh->line_len++] = c;
+            continue;
+        }
+        sh->line[sh->line_len] = '\0';
+        sh->line_len = 0;
+        on_line(sh, sh->line);
     }
 }
 
@@ -452,6 +496,8 @@ static void on_exit_status(bool exited, int code, void *arg)
     uv_timer_stop(&sh->kick);
     uv_timer_stop(&sh->sleep);
     read_terminal(sh, READS_AT_ONCE);
+    if (sh->end.due)
+        tell_end(sh);
     read_status(sh);
     if (!sh->silent)
         start_timer(&sh->last, on_last, sh->terminal_ended ? 0 : LAST_WORDS_MS);
@@ -809,10 +855,10 @@ static int launch(struct agent_shell *sh, struct agent_group *group, struct agen
 static void watch(struct agent_shell *sh)
 {
     uv_loop_t *loop = sh->agent->loop;
-    uv_timer_t *timers[] = {&sh->kick, &sh->sleep, &sh->hold, &sh->last};
+    uv_timer_t *timers[] = {&sh->kick, &sh->sleep, &sh->hold, &sh->last, &sh->death};
 
-    sh->n_open = 6;
-    for (size_t i = 0; i < 4; i++) {
+    sh->n_open = 7;
+    for (size_t i = 0; i < sizeof(timers) / sizeof(timers[0]); i++) {
         if (uv_timer_init(loop, timers[i]) != 0)
             abort(); /* cannot fail on Unix */
         timers[i]->data = sh;
