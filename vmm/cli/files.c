@@ -106,7 +106,7 @@ static int put_entry(struct cli *cli, const FTSENT *e, const char *remote)
     switch (e->fts_info) {
     case FTS_D:
         path = file_path(cli, remote, "?type=directory");
-        status = path != NULL ? put_bytes(cli, path, NULL, 0) : 1;
+        status = path != NULL ? put_bytes(cli, path, "", 0) : 1;
         break;
     case FTS_F:
         path = file_path(cli, remote,
