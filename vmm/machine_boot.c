@@ -14,8 +14,8 @@
 
 static bool may_boot_again(const struct vmm_machine *m)
 {
-    return !m->up && !m->waits && !m->stopping && !m->releasing && m->n_boots > 0 && m->n_boots < BOOTS_MAX &&
-           m->ms->vmm->node->accel == VM_ACCEL_TCG;
+    return !m->up && !m->waits && !m->stopping && !m->releasing && m->n_boots > 0 &&
+           m->n_boots < BOOTS_MAX && m->ms->vmm->node->accel == VM_ACCEL_TCG;
 }
 
 bool machine_boots_again(struct vmm_machine *m, const struct vm_exit *ex)

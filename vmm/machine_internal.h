@@ -52,7 +52,7 @@ struct vmm_machine {
     bool sync_closing;
     bool syncing_last;  /* stopping: the last sync is under way; then stop_now() */
     bool force;         /* ... with this */
-    char boot_id[64]; /* of the guest's kernel, as the agent tells it; "" before */
+    char boot_id[64];   /* of the guest's kernel, as the agent tells it; "" before */
     bool waits;         /* ready, but for the session's files */
     bool up;            /* the sandbox was told */
     bool stopping;      /* on the way down: go_down() after each callback */

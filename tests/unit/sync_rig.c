@@ -312,7 +312,7 @@ void rig_init(struct rig *rig)
         struct rig_side *s = &rig->sides[side];
         char stage[128], base[64];
 
-        strcpy(base, rig->dir);
+        snprintf(base, sizeof(base), "%s", rig->dir);
         snprintf(s->dir, sizeof(s->dir), "%s/%s", base, side == SYNC_GUEST ? "guest" : "store");
         snprintf(stage, sizeof(stage), "%s/stage-%d", base, side);
         ck_assert_int_eq(mkdir(s->dir, 0700), 0);

@@ -16,7 +16,7 @@ static struct err why;
 
 static void setup(void)
 {
-    strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+    snprintf(dir + sizeof(dir) - 7, 7, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(path, sizeof(path), "%s/ancestor", dir);
     ck_assert_int_eq(sync_state_new(0, 0, &st), 0);

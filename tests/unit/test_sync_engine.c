@@ -704,7 +704,7 @@ static void give_up(enum sync_side side, const char *path)
     char below[64];
 
     if (strcmp(text, "/") == 0) {
-        for (char c = 'a'; c < 'e'; c++) {
+        for (int c = 'a'; c < 'e'; c++) {
             snprintf(below, sizeof(below), "%s/%c", path, c);
             give_up(side, below);
         }

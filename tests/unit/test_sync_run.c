@@ -421,7 +421,7 @@ static void turn(void)
 
 static void setup(void)
 {
-    strcpy(dir + sizeof(dir) - 7, "XXXXXX");
+    snprintf(dir + sizeof(dir) - 7, 7, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     snprintf(guest_dir, sizeof(guest_dir), "%s/guest", dir);
     snprintf(store_dir, sizeof(store_dir), "%s/store", dir);
@@ -521,9 +521,9 @@ START_TEST(an_edit_in_the_guest_is_seen_and_comes_to_the_store)
     for (int i = 0; i < 50; i++) { /* folders that fill before they are watched */
         snprintf(name, sizeof(name), "r%d", i);
         make_dir(guest_dir, name);
-        strcat(name, "/a");
+        snprintf(name, sizeof(name), "r%d/a", i);
         make_dir(guest_dir, name);
-        strcat(name, "/x.py");
+        snprintf(name, sizeof(name), "r%d/a/x.py", i);
         write_file(guest_dir, name, "x");
     }
     for (int i = 0; i < 50; i++) {

@@ -120,7 +120,7 @@ START_TEST(thousands_of_random_changes)
         ck_assert_int_lt(sync_path_order(last, strlen(last), sync_cursor_get(&c)->path,
                                          sync_cursor_get(&c)->len),
                          0);
-        strcpy(last, sync_cursor_get(&c)->path);
+        snprintf(last, sizeof(last), "%s", sync_cursor_get(&c)->path);
         n--;
     }
     ck_assert_uint_eq(n, 0);

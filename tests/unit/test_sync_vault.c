@@ -19,7 +19,7 @@ static struct err err;
 
 static void setup(void)
 {
-    memcpy(dir + sizeof(dir) - 7, "XXXXXX", 6);
+    snprintf(dir + sizeof(dir) - 7, 7, "XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(dir));
     ck_assert_int_eq(sync_store_init(&err), 0);
     ck_assert_int_eq(sync_store_open(dir, 0, &store, &err), 0);
