@@ -59,6 +59,26 @@ json_t *cli_call(struct cli *cli, const char *method, const char *path, const js
     return cli_call_or_404(cli, method, path, body, NULL);
 }
 
+json_t *cli_call_pages(struct cli *cli, const char *path, const char *cursor, const char *list)
+{
+    json_t *all = json_array(), *answer = NULL;
+    char *next = cli_printf("%s", path);
+
+    while (next != NULL) {
+        json_decref(answer);
+        answer = cli_call(cli, "GET", next, NULL);
+        free(next);
+        next = NULL;
+        json_array_extend(all, json_object_get(answer, list));
+        if (json_object_get(answer, "next") != NULL)
+            next = cli_printf("%s&%s=%s", path, cursor, cli_text(answer, "next"));
+    }
+    if (answer != NULL)
+        json_object_set(answer, list, all);
+    json_decref(all);
+    return answer;
+}
+
 char *cli_encode(const char *text)
 {
     static const char hex[] = "0123456789ABCDEF";

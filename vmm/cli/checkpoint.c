@@ -52,32 +52,15 @@ int cmd_checkpoint_list(struct cli *cli, int argc, char **argv)
 {
     static const char *const keys[] = {"short", "time", "cause", "author", "subject", NULL};
     static const char *const headers[] = {"ID", "TIME", "CAUSE", "AUTHOR", "MESSAGE", NULL};
-    json_t *all = json_array(), *answer = NULL, *c;
-    char *next = NULL;
-    int status = 0;
+    char *path = cli_session_path(cli, "/checkpoints?limit=1000");
+    json_t *answer = path != NULL ? cli_call_pages(cli, path, "before", "checkpoints") : NULL;
+    json_t *all = json_object_get(answer, "checkpoints"), *c;
+    int status = answer != NULL ? 0 : 1;
     size_t i;
 
     (void)argc;
     (void)argv;
-    do {
-        char *path = cli_session_path(cli, "/checkpoints?limit=1000%s%s",
-                                      next != NULL ? "&before=" : "", next != NULL ? next : "");
-
-        json_decref(answer);
-        answer = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL;
-        free(path);
-        free(next);
-        next = NULL;
-        if (answer == NULL) {
-            status = 1;
-            break;
-        }
-        json_array_extend(all, json_object_get(answer, "checkpoints"));
-        if (json_object_get(answer, "next") != NULL)
-            next = cli_printf("%s", cli_text(answer, "next"));
-    } while (next != NULL);
     if (status == 0 && cli->json) {
-        json_object_set(answer, "checkpoints", all);
         cli_print_json(answer);
     } else if (status == 0) {
         json_array_foreach(all, i, c)
@@ -90,7 +73,7 @@ int cmd_checkpoint_list(struct cli *cli, int argc, char **argv)
         cli_print_table(all, keys, headers);
     }
     json_decref(answer);
-    json_decref(all);
+    free(path);
     return status;
 }
 
@@ -217,37 +200,19 @@ int cmd_kept_list(struct cli *cli, int argc, char **argv)
 {
     static const char *const keys[] = {"id", "time", "reason", "side", "path", NULL};
     static const char *const headers[] = {"ID", "TIME", "REASON", "WHOSE", "PATH", NULL};
-    json_t *all = json_array(), *answer = NULL;
-    char *next = NULL;
-    int status = 0;
+    char *path = cli_session_path(cli, "/kept?limit=1000");
+    json_t *answer = path != NULL ? cli_call_pages(cli, path, "after", "kept") : NULL;
+    int status = answer != NULL ? 0 : 1;
 
     (void)argc;
     (void)argv;
-    do {
-        char *path = cli_session_path(cli, "/kept?limit=1000%s%s", next != NULL ? "&after=" : "",
-                                      next != NULL ? next : "");
-
-        json_decref(answer);
-        answer = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL;
-        free(path);
-        free(next);
-        next = NULL;
-        if (answer == NULL) {
-            status = 1;
-            break;
-        }
-        json_array_extend(all, json_object_get(answer, "kept"));
-        if (json_object_get(answer, "next") != NULL)
-            next = cli_printf("%s", cli_text(answer, "next"));
-    } while (next != NULL);
     if (status == 0 && cli->json) {
-        json_object_set(answer, "kept", all);
         cli_print_json(answer);
     } else if (status == 0) {
-        cli_print_table(all, keys, headers);
+        cli_print_table(json_object_get(answer, "kept"), keys, headers);
     }
     json_decref(answer);
-    json_decref(all);
+    free(path);
     return status;
 }
 

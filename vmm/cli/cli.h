@@ -81,6 +81,11 @@ json_t *cli_call(struct cli *cli, const char *method, const char *path, const js
 json_t *cli_call_or_404(struct cli *cli, const char *method, const char *path, const json_t *body,
                         bool *missing);
 
+/* GET a list that comes in pages, to its end. path has a query already; the parameter cursor goes
+ * on with what an answer has as "next". Returns the last answer with all members of list in it
+ * (new), or NULL after saying why. */
+json_t *cli_call_pages(struct cli *cli, const char *path, const char *cursor, const char *list);
+
 /* Id of the session meant by -s, TRANSOM_SESSION or, failing both, the only one there is. arg (an
  * id or a unique name) goes before all. Returns a string for the caller to free, or NULL after
  * saying why. */

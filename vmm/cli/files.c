@@ -29,29 +29,13 @@ int cmd_files_ls(struct cli *cli, int argc, char **argv)
     static const char *const keys[] = {"type", "executable", "size", "mtime",
                                        "path", "target",     NULL};
     static const char *const headers[] = {"TYPE", "RUN", "SIZE", "CHANGED", "PATH", "TARGET", NULL};
-    char *dir = cli_encode(argc > 0 && strcmp(argv[0], ".") != 0 ? argv[0] : ""), *next = NULL;
-    json_t *all = json_array(), *answer = NULL;
-    int status = 0;
+    char *dir = cli_encode(argc > 0 && strcmp(argv[0], ".") != 0 ? argv[0] : "");
+    char *path = cli_session_path(cli, "/files?dir=%s&recursive=%d", dir, cli->recursive);
+    json_t *answer = path != NULL ? cli_call_pages(cli, path, "after", "entries") : NULL;
+    json_t *all = json_object_get(answer, "entries");
+    int status = answer != NULL ? 0 : 1;
 
-    do {
-        char *path = cli_session_path(cli, "/files?dir=%s&recursive=%d%s%s", dir, cli->recursive,
-                                      next != NULL ? "&after=" : "", next != NULL ? next : "");
-
-        json_decref(answer);
-        answer = path != NULL ? cli_call(cli, "GET", path, NULL) : NULL;
-        free(path);
-        free(next);
-        next = NULL;
-        if (answer == NULL) {
-            status = 1;
-            break;
-        }
-        json_array_extend(all, json_object_get(answer, "entries"));
-        if (json_object_get(answer, "next") != NULL)
-            next = cli_printf("%s", cli_text(answer, "next"));
-    } while (next != NULL);
     if (status == 0 && cli->json) {
-        json_object_set(answer, "entries", all);
         cli_print_json(answer);
     } else if (status == 0) {
         for (size_t i = 0; i < json_array_size(all); i++) {
@@ -65,7 +49,7 @@ int cmd_files_ls(struct cli *cli, int argc, char **argv)
         cli_print_table(all, keys, headers);
     }
     json_decref(answer);
-    json_decref(all);
+    free(path);
     free(dir);
     return status;
 }
