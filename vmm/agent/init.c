@@ -297,6 +297,18 @@ static void switch_root(void)
         die("switching to the new root: %s", strerror(errno));
 }
 
+/* Every run and exec is moved into a cgroup of its own: without favordynmods (Linux 6.0) each move
+ * waits for an RCU grace period, 15 ms. */
+static void mount_cgroups(void)
+{
+    const unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+
+    make_folder("/sys/fs/cgroup");
+    if (mount("cgroup2", "/sys/fs/cgroup", "cgroup2", flags,
+              "nsdelegate,memory_recursiveprot,favordynmods") < 0)
+        mount_at("cgroup2", "/sys/fs/cgroup", "cgroup2", flags, "nsdelegate,memory_recursiveprot");
+}
+
 /* What programs expect before systemd is there to make it; systemd keeps what it finds. */
 static void mount_run_time(void)
 {
@@ -309,8 +321,7 @@ static void mount_run_time(void)
     mount_at("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "mode=0620,gid=5,ptmxmode=000");
     mount_at("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
     mount_at("mqueue", "/dev/mqueue", "mqueue", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
-    mount_at("cgroup2", "/sys/fs/cgroup", "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-             "nsdelegate,memory_recursiveprot");
+    mount_cgroups();
     for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
         if (symlink(links[i][0], links[i][1]) < 0 && errno != EEXIST)
             die("making %s: %s", links[i][1], strerror(errno));
