@@ -28,7 +28,7 @@ struct http *http_new(const struct http_target *target)
     struct http *http = calloc(1, sizeof(*http));
 
     if (http == NULL)
-        return NULL;
+        abort();
     http->target = *target;
     http->transport = target->api != NULL ? &http_curl_transport : &http_unix_transport;
     http->self = http->transport->open(&http->target);

@@ -18,7 +18,7 @@ struct http_target {
     const char *key;    /* bearer key, or NULL */
 };
 
-/* Strings are borrowed for the object's life. Returns NULL without memory. */
+/* Strings are borrowed for the object's life. Returns NULL after saying why. */
 struct http *http_new(const struct http_target *target);
 void http_free(struct http *http);
 const struct http_target *http_target_of(const struct http *http);

@@ -1,12 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests to a URL, through a gateway: HTTP/1.1 on libcurl, a connection for each request that
- * goes on beside others. */
+ * goes on beside others. It is loaded only when there is a URL: libcurl and the libraries that it
+ * needs take two thirds of a short command's time. */
 #include <curl/curl.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http_internal.h"
+
+/* clang-format off */
+#define FUNCTIONS(X)                                                                               \
+    X(easy_cleanup) X(easy_getinfo) X(easy_init) X(easy_pause) X(easy_setopt)                      \
+    X(easy_strerror) X(global_cleanup) X(global_init) X(multi_add_handle) X(multi_cleanup)         \
+    X(multi_info_read) X(multi_init) X(multi_perform) X(multi_poll) X(multi_remove_handle)         \
+    X(slist_append) X(slist_free_all)
+/* clang-format on */
+
+static struct {
+#define X(name) __typeof__(curl_##name) *name;
+    FUNCTIONS(X)
+#undef X
+} curl;
 
 struct transport {
     const struct http_target *target;
@@ -19,18 +35,44 @@ struct part {
     char error[CURL_ERROR_SIZE];
 };
 
+static void *find(void *lib, const char *name)
+{
+    void *function = dlsym(lib, name);
+
+    if (function == NULL)
+        cli_fail(1, "--api: %s", dlerror());
+    return function;
+}
+
+static bool load(void)
+{
+    void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+
+    if (lib == NULL)
+        lib = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (lib == NULL) {
+        cli_fail(1, "--api needs libcurl (Debian's package libcurl4): %s", dlerror());
+        return false;
+    }
+#define X(name)                                                                                    \
+    if ((*(void **)&curl.name = find(lib, "curl_" #name)) == NULL)                                 \
+        return false;
+    FUNCTIONS(X)
+#undef X
+    return true;
+}
+
 static void *open_transport(const struct http_target *target)
 {
-    struct transport *t = calloc(1, sizeof(*t));
+    struct transport *t;
 
-    if (t == NULL)
+    if (!load())
         return NULL;
+    t = calloc(1, sizeof(*t));
+    if (t == NULL || curl.global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK ||
+        (t->multi = curl.multi_init()) == NULL)
+        abort();
     t->target = target;
-    t->multi = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK ? curl_multi_init() : NULL;
-    if (t->multi == NULL) {
-        free(t);
-        return NULL;
-    }
     return t;
 }
 
@@ -38,8 +80,8 @@ static void close_transport(void *self)
 {
     struct transport *t = self;
 
-    curl_multi_cleanup(t->multi);
-    curl_global_cleanup();
+    curl.multi_cleanup(t->multi);
+    curl.global_cleanup();
     free(t);
 }
 
@@ -49,7 +91,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
     struct part *part = req->transport;
     long status = 0;
 
-    curl_easy_getinfo(part->easy, CURLINFO_RESPONSE_CODE, &status);
+    curl.easy_getinfo(part->easy, CURLINFO_RESPONSE_CODE, &status);
     req->status = (int)status;
     return http_take_body(req, data, size * n) ? size * n : 0;
 }
@@ -83,7 +125,7 @@ static size_t on_upload(char *buf, size_t size, size_t n, void *arg)
 static void add_header(struct part *part, const char *name, const char *value)
 {
     char *line = cli_printf("%s:%s%s", name, *value != '\0' ? " " : "", value);
-    struct curl_slist *list = curl_slist_append(part->headers, line);
+    struct curl_slist *list = curl.slist_append(part->headers, line);
 
     if (list == NULL)
         abort();
@@ -97,13 +139,13 @@ static void set_body(struct part *part, struct http_req *req)
     if (req->content_type != NULL)
         add_header(part, "content-type", req->content_type);
     if (req->streamed) {
-        curl_easy_setopt(part->easy, CURLOPT_UPLOAD, 1L);
-        curl_easy_setopt(part->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)req->stream_len);
-        curl_easy_setopt(part->easy, CURLOPT_READFUNCTION, on_upload);
-        curl_easy_setopt(part->easy, CURLOPT_READDATA, req);
+        curl.easy_setopt(part->easy, CURLOPT_UPLOAD, 1L);
+        curl.easy_setopt(part->easy, CURLOPT_INFILESIZE_LARGE, (curl_off_t)req->stream_len);
+        curl.easy_setopt(part->easy, CURLOPT_READFUNCTION, on_upload);
+        curl.easy_setopt(part->easy, CURLOPT_READDATA, req);
     } else if (req->sent_body != NULL) {
-        curl_easy_setopt(part->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)req->sent_len);
-        curl_easy_setopt(part->easy, CURLOPT_POSTFIELDS, req->sent_body);
+        curl.easy_setopt(part->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)req->sent_len);
+        curl.easy_setopt(part->easy, CURLOPT_POSTFIELDS, req->sent_body);
     }
 }
 
@@ -114,18 +156,18 @@ static void start(void *self, struct http_req *req)
     size_t base_len = strlen(t->target->api);
     char *url, *key;
 
-    if (part == NULL || (part->easy = curl_easy_init()) == NULL)
+    if (part == NULL || (part->easy = curl.easy_init()) == NULL)
         abort();
     req->transport = part;
     while (base_len > 0 && t->target->api[base_len - 1] == '/')
         base_len--;
     url = cli_printf("%.*s%s", (int)base_len, t->target->api, req->path);
-    curl_easy_setopt(part->easy, CURLOPT_URL, url);
+    curl.easy_setopt(part->easy, CURLOPT_URL, url);
     free(url);
     set_body(part, req);
-    curl_easy_setopt(part->easy, CURLOPT_CUSTOMREQUEST, req->method);
-    curl_easy_setopt(part->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(part->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl.easy_setopt(part->easy, CURLOPT_CUSTOMREQUEST, req->method);
+    curl.easy_setopt(part->easy, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl.easy_setopt(part->easy, CURLOPT_PROTOCOLS_STR, "http,https");
     for (size_t i = 0; i < req->n_extra; i++)
         add_header(part, req->extra[i].name, req->extra[i].value);
     if (t->target->key != NULL) {
@@ -135,17 +177,17 @@ static void start(void *self, struct http_req *req)
         free(key);
     }
     add_header(part, "expect", ""); /* no waiting for 100-continue */
-    curl_easy_setopt(part->easy, CURLOPT_HTTPHEADER, part->headers);
-    curl_easy_setopt(part->easy, CURLOPT_USERAGENT, "transom/" TRANSOM_VERSION);
-    curl_easy_setopt(part->easy, CURLOPT_ERRORBUFFER, part->error);
-    curl_easy_setopt(part->easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(part->easy, CURLOPT_PRIVATE, req);
-    curl_easy_setopt(part->easy, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(part->easy, CURLOPT_WRITEDATA, req);
-    curl_easy_setopt(part->easy, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(part->easy, CURLOPT_HEADERDATA, req);
-    curl_easy_setopt(part->easy, CURLOPT_CONNECTTIMEOUT_MS, 15000L);
-    if (curl_multi_add_handle(t->multi, part->easy) != CURLM_OK)
+    curl.easy_setopt(part->easy, CURLOPT_HTTPHEADER, part->headers);
+    curl.easy_setopt(part->easy, CURLOPT_USERAGENT, "transom/" TRANSOM_VERSION);
+    curl.easy_setopt(part->easy, CURLOPT_ERRORBUFFER, part->error);
+    curl.easy_setopt(part->easy, CURLOPT_NOSIGNAL, 1L);
+    curl.easy_setopt(part->easy, CURLOPT_PRIVATE, req);
+    curl.easy_setopt(part->easy, CURLOPT_WRITEFUNCTION, on_body);
+    curl.easy_setopt(part->easy, CURLOPT_WRITEDATA, req);
+    curl.easy_setopt(part->easy, CURLOPT_HEADERFUNCTION, on_header);
+    curl.easy_setopt(part->easy, CURLOPT_HEADERDATA, req);
+    curl.easy_setopt(part->easy, CURLOPT_CONNECTTIMEOUT_MS, 15000L);
+    if (curl.multi_add_handle(t->multi, part->easy) != CURLM_OK)
         abort();
 }
 
@@ -154,7 +196,7 @@ static void resume(void *self, struct http_req *req)
     struct part *part = req->transport;
 
     (void)self;
-    curl_easy_pause(part->easy, CURLPAUSE_CONT);
+    curl.easy_pause(part->easy, CURLPAUSE_CONT);
 }
 
 static void forget(void *self, struct http_req *req)
@@ -164,9 +206,9 @@ static void forget(void *self, struct http_req *req)
 
     if (part == NULL)
         return;
-    curl_multi_remove_handle(t->multi, part->easy);
-    curl_easy_cleanup(part->easy);
-    curl_slist_free_all(part->headers);
+    curl.multi_remove_handle(t->multi, part->easy);
+    curl.easy_cleanup(part->easy);
+    curl.slist_free_all(part->headers);
     free(part);
     req->transport = NULL;
 }
@@ -199,19 +241,19 @@ static bool take_finished(struct transport *t)
     bool any = false;
     int left;
 
-    while ((msg = curl_multi_info_read(t->multi, &left)) != NULL) {
+    while ((msg = curl.multi_info_read(t->multi, &left)) != NULL) {
         struct http_req *req = NULL;
         const struct part *part;
         long status = 0;
 
         if (msg->msg != CURLMSG_DONE)
             continue;
-        curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&req);
-        curl_easy_getinfo(msg->easy_handle, CURLINFO_RESPONSE_CODE, &status);
+        curl.easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, (char **)&req);
+        curl.easy_getinfo(msg->easy_handle, CURLINFO_RESPONSE_CODE, &status);
         part = req->transport;
         req->status = (int)status;
         http_finish(req, fault_of(msg->data.result),
-                    part->error[0] != '\0' ? part->error : curl_easy_strerror(msg->data.result));
+                    part->error[0] != '\0' ? part->error : curl.easy_strerror(msg->data.result));
         any = true;
     }
     return any;
@@ -227,15 +269,15 @@ static void step(void *self, struct pollfd *fds, unsigned int n_fds, int timeout
         extra[i] = (struct curl_waitfd){.fd = fds[i].fd,
                                         .events = fds[i].events & POLLIN ? CURL_WAIT_POLLIN : 0};
     /* First let new requests start, so that there is something to wait for. */
-    curl_multi_perform(t->multi, &running);
+    curl.multi_perform(t->multi, &running);
     if (take_finished(t))
         timeout_ms = 0;
-    curl_multi_poll(t->multi, extra, n_fds, timeout_ms, NULL);
+    curl.multi_poll(t->multi, extra, n_fds, timeout_ms, NULL);
     if (n_fds > 0 && poll(fds, n_fds, 0) < 0) { /* revents in full: libcurl leaves out POLLHUP */
         for (unsigned int i = 0; i < n_fds; i++)
             fds[i].revents = 0;
     }
-    curl_multi_perform(t->multi, &running);
+    curl.multi_perform(t->multi, &running);
     take_finished(t);
 }
 

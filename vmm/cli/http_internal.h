@@ -6,7 +6,7 @@
 #include "vmm/cli/http.h"
 
 struct http_transport {
-    /* Returns the transport's own part, or NULL without memory. */
+    /* Returns the transport's own part, or NULL after saying why. */
     void *(*open)(const struct http_target *target);
     void (*close)(void *self);
     /* A request of which no more is wanted, or which is done, goes: free its part. */

@@ -40,15 +40,10 @@ static void *open_transport(const struct http_target *target)
 {
     struct transport *t = calloc(1, sizeof(*t));
 
-    if (t == NULL)
-        return NULL;
+    if (t == NULL || (t->out = malloc(OUT_MAX)) == NULL)
+        abort();
     t->target = target;
     t->fd = -1;
-    t->out = malloc(OUT_MAX);
-    if (t->out == NULL) {
-        free(t);
-        return NULL;
-    }
     return t;
 }
 

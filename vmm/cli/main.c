@@ -137,7 +137,7 @@ static int run_command(struct cli *cli, const struct cli_command *command, int a
         return status;
     cli->http = http_new(&target);
     if (cli->http == NULL)
-        return cli_fail(1, "out of memory");
+        return 1;
     status = command->run(cli, n, argv + first);
     http_free(cli->http);
     if (fflush(stdout) != 0 || ferror(stdout))
