@@ -76,6 +76,9 @@ void vmm_api_ssh_key(struct vmm_request *req);
 /* api_wake.c */
 void vmm_api_wake(struct vmm_request *req);
 
+/* api_audit.c */
+void vmm_api_audit(struct vmm_request *req);
+
 /* api_events.c */
 void vmm_api_events(struct vmm_request *req);
 

@@ -500,7 +500,7 @@ static int welcome(struct attach *a)
     }
     vmm_ws_read_offer(a->req->head, &offer);
     explicit_bzero(offer.key, sizeof(offer.key));
-    a->req->answered = true;
+    vmm_request_answered(a->req, 101);
     r = tr_h2_respond(a->req->st, 200, &protocol, offer.ours ? 1 : 0, false);
     if (r != 0) {
         tr_h2_reset(a->req->st, CODE_INTERNAL);

@@ -241,7 +241,7 @@ static void on_open(struct vmm_store_job *job)
         wind_up(s);
         return;
     }
-    req->answered = true;
+    vmm_request_answered(req, 200);
     if (tr_h2_respond(req->st, 200, fields, s->format == FORMAT_ZIP ? 4 : 3, false) != 0) {
         tr_h2_reset(req->st, CODE_INTERNAL);
         wind_up(s);

@@ -125,7 +125,7 @@ void vmm_api_events(struct vmm_request *req)
         vmm_reply_error(req, 503, "out of memory");
         return;
     }
-    req->answered = true;
+    vmm_request_answered(req, 200);
     if (tr_h2_respond(req->st, 200, fields, 2, false) != 0) {
         free(w);
         tr_h2_reset(req->st, 2 /* INTERNAL_ERROR */);

@@ -301,7 +301,7 @@ static void send_head(struct download *d)
                  (long long)d->end - 1, (long long)d->st.size);
         fields[n++] = TR_H2_FIELD("content-range", part);
     }
-    req->answered = true;
+    vmm_request_answered(req, status);
     end = is_head || d->at == d->end;
     d->is_over = end;
     if (tr_h2_respond(req->st, status, fields, n, end) != 0) {

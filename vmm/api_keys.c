@@ -5,6 +5,7 @@
 #include <string.h>
 #include "vmm/api.h"
 #include "vmm/live.h"
+#include "vmm/page.h"
 #include "vmm/server.h"
 #include "vmm/vmm.h"
 
@@ -42,9 +43,15 @@ void vmm_api_key_new(struct vmm_request *req)
 
 void vmm_api_key_list(struct vmm_request *req)
 {
-    json_t *keys = vmm_auth_list(req->vmm->auth);
+    struct vmm_page page;
 
-    vmm_reply_json(req, 200, keys == NULL ? NULL : json_pack("{so}", "keys", keys));
+    if (!vmm_page_begin(&page, req))
+        return;
+    for (const struct vmm_key *k = vmm_auth_keys(req->vmm->auth); k != NULL; k = k->next) {
+        if (vmm_page_wants(&page, k->id))
+            vmm_page_add(&page, k->id, vmm_key_view(k));
+    }
+    vmm_page_reply(&page, "keys");
 }
 
 void vmm_api_key_delete(struct vmm_request *req)

@@ -9,6 +9,7 @@
 #include "vmm/active.h"
 #include "vmm/api.h"
 #include "vmm/live.h"
+#include "vmm/page.h"
 #include "vmm/secret.h"
 #include "vmm/vmm.h"
 
@@ -85,17 +86,16 @@ static void answer_after(struct vmm_request *req, struct vmm_session *session, c
 
 void vmm_api_secret_list(struct vmm_request *req)
 {
-    json_t *list = json_array();
+    struct vmm_page page;
 
+    if (!vmm_page_begin(&page, req))
+        return;
     for (const struct vmm_secret *s = vmm_secrets_first(req->vmm->secrets); s != NULL;
          s = s->next) {
-        if (strcmp(s->owner, req->who.owner) == 0 && json_array_append_new(list, view(s)) != 0) {
-            json_decref(list);
-            list = NULL;
-            break;
-        }
+        if (strcmp(s->owner, req->who.owner) == 0 && vmm_page_wants(&page, s->name))
+            vmm_page_add(&page, s->name, view(s));
     }
-    vmm_reply_json(req, 200, list == NULL ? NULL : json_pack("{so}", "secrets", list));
+    vmm_page_reply(&page, "secrets");
 }
 
 /* Where it is active, the new value must fit. */

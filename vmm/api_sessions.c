@@ -7,10 +7,9 @@
 #include "vmm/api.h"
 #include "vmm/live.h"
 #include "vmm/machine.h"
+#include "vmm/page.h"
 #include "vmm/store.h"
 #include "vmm/vmm.h"
-
-#define LIST_MAX 1000
 
 /* Members of the body that are not there stay in *out as they are. Returns false after answering.
  */
@@ -67,46 +66,17 @@ static bool is_visible(const struct vmm_request *req, const struct vmm_session *
     return req->who.scope == VMM_SCOPE_ADMIN || strcmp(req->who.owner, session->owner) == 0;
 }
 
-/* ?after=ID continues where "next" of an earlier answer said. */
 void vmm_api_session_list(struct vmm_request *req)
 {
-    char *after = vmm_query_get(req->query, "after");
-    struct vmm_session *session = req->vmm->sessions.first;
-    json_t *list = json_array(), *body;
-    const char *last = NULL;
-    bool more = false;
+    struct vmm_page page;
 
-    if (after != NULL && *after) {
-        session = vmm_session_find(&req->vmm->sessions, after);
-        if (session == NULL || !is_visible(req, session)) {
-            vmm_reply_error(req, 400, "there is no such session to continue after");
-            json_decref(list);
-            free(after);
-            return;
-        }
-        session = session->next;
+    if (!vmm_page_begin(&page, req))
+        return;
+    for (const struct vmm_session *s = req->vmm->sessions.first; s != NULL; s = s->next) {
+        if (is_visible(req, s) && !s->deleting && vmm_page_wants(&page, s->id))
+            vmm_page_add(&page, s->id, vmm_view_session(req->vmm, s));
     }
-    free(after);
-    for (; session != NULL && !more; session = session->next) {
-        if (!is_visible(req, session) || session->deleting)
-            continue;
-        if (json_array_size(list) >= LIST_MAX) {
-            more = true;
-            break;
-        }
-        if (json_array_append_new(list, vmm_view_session(req->vmm, session)) != 0) {
-            json_decref(list);
-            vmm_reply_json(req, 200, NULL);
-            return;
-        }
-        last = session->id;
-    }
-    body = json_pack("{so}", "sessions", list);
-    if (body != NULL && more && json_object_set_new(body, "next", json_string(last)) != 0) {
-        json_decref(body);
-        body = NULL;
-    }
-    vmm_reply_json(req, 200, body);
+    vmm_page_reply(&page, "sessions");
 }
 
 void vmm_api_session_get(struct vmm_request *req)

@@ -65,7 +65,7 @@ int vmm_scopes_parse(const json_t *list, enum vmm_scope *out, struct err *err)
     return 0;
 }
 
-static json_t *key_json(const struct vmm_key *k)
+json_t *vmm_key_view(const struct vmm_key *k)
 {
     char time[VMM_TIME_SIZE];
 
@@ -185,7 +185,7 @@ void vmm_auth_free(struct vmm_auth *auth)
 int vmm_auth_check(const struct vmm_auth *auth, const char *key, struct vmm_identity *out)
 {
     char hash[HASH_LEN + 1];
-    const struct vmm_key *k;
+    struct vmm_key *k;
 
     if (strlen(key) >= VMM_KEY_SIZE)
         return -EACCES;
@@ -196,6 +196,7 @@ int vmm_auth_check(const struct vmm_auth *auth, const char *key, struct vmm_iden
     snprintf(out->owner, sizeof(out->owner), "%s", k->owner);
     out->scope = k->scope;
     snprintf(out->key, sizeof(out->key), "%s", k->id);
+    out->rate = &k->rate;
     return 0;
 }
 
@@ -229,7 +230,7 @@ int vmm_auth_create(struct vmm_auth *auth, const char *owner, const char *name,
     snprintf(k->name, sizeof(k->name), "%s", name);
     k->scope = scope;
     k->created_ms = vmm_wall_ms();
-    view = key_json(k);
+    view = vmm_key_view(k);
     record = json_deep_copy(view);
     if (record == NULL || json_object_set_new(view, "key", json_string(key)) != 0 ||
         json_object_del(record, "created_at") != 0 ||
@@ -283,19 +284,6 @@ const struct vmm_key *vmm_auth_by_id(const struct vmm_auth *auth, const char *id
 size_t vmm_auth_n_keys(const struct vmm_auth *auth)
 {
     return auth->by_hash.n_entries;
-}
-
-json_t *vmm_auth_list(const struct vmm_auth *auth)
-{
-    json_t *list = json_array();
-
-    for (const struct vmm_key *k = auth->keys; list != NULL && k != NULL; k = k->next) {
-        if (json_array_append_new(list, key_json(k)) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
-    }
-    return list;
 }
 
 int vmm_auth_delete(struct vmm_auth *auth, const char *id, struct err *err)

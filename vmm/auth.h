@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include "vmm/rate.h"
 #include "vmm/text.h"
 
 #define VMM_OWNER_MAX    64
@@ -21,6 +22,7 @@ struct vmm_identity {
     char owner[VMM_OWNER_MAX + 1];
     enum vmm_scope scope;
     char key[VMM_ID_LEN + 1]; /* id of the key; "": a local user without one */
+    struct vmm_rate *rate;    /* of the key, NULL without one; borrowed until a key is deleted */
 };
 
 /* What is kept of a key. */
@@ -31,6 +33,7 @@ struct vmm_key {
     char name[VMM_KEY_NAME_MAX + 1];
     enum vmm_scope scope;
     int64_t created_ms;
+    struct vmm_rate rate; /* of its requests; in memory alone */
     struct vmm_key *next;
 };
 
@@ -54,8 +57,8 @@ TR_MUST_CHECK int vmm_scopes_parse(const json_t *list, enum vmm_scope *out, stru
 /* Make a key. *out: its record with the member "key" (new reference). -EDQUOT: too many keys. */
 TR_MUST_CHECK int vmm_auth_create(struct vmm_auth *auth, const char *owner, const char *name,
                                   enum vmm_scope scope, json_t **out, struct err *err);
-/* All records, without the keys (new reference; NULL when out of memory). */
-json_t *vmm_auth_list(const struct vmm_auth *auth);
+/* A record without the key (new reference; NULL when out of memory). */
+json_t *vmm_key_view(const struct vmm_key *k);
 /* One after the other by their next; borrowed until one is made or deleted. */
 const struct vmm_key *vmm_auth_keys(const struct vmm_auth *auth);
 /* NULL: there is none. */

@@ -94,7 +94,7 @@ static void up_head(struct tr_h2_stream *up, const struct tr_h2_head *head, bool
     if (f->req->st == NULL)
         return;
     if (head->status >= 200)
-        f->req->answered = true;
+        vmm_request_answered(f->req, head->status);
     if (tr_h2_respond(f->req->st, head->status, fields, n, end) != 0) {
         tr_h2_reset(f->req->st, CODE_INTERNAL);
         tr_h2_reset(up, CODE_CANCEL);

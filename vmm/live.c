@@ -3,6 +3,7 @@
  * live_write_back() sends everything there is, in pieces, so that neither end is flooded. */
 #include "vmm/live.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "transom/log.h"
+#include "vmm/audit.h"
 #include "vmm/live_internal.h"
 
 #define HEARTBEAT_MS     10000
@@ -76,8 +78,10 @@ static void on_up(struct tr_redis *r, void *arg)
     (void)r;
     log_info("redis: connected to %s", live->url);
     live->was_up = true;
-    if (!live->leaving)
+    if (!live->leaving) {
         live_write_back(live);
+        vmm_audit_flush(live->vmm);
+    }
 }
 
 static void on_down(struct tr_redis *r, const char *why, void *arg)
@@ -161,6 +165,18 @@ void vmm_live_close(struct vmm_live *live, bool leave, void (*cb)(void *arg), vo
         return;
     }
     (void)uv_timer_start(&live->timer, on_timer, LEAVE_TIMEOUT_MS, 0);
+}
+
+int vmm_live_command(struct vmm *vmm, int argc, const char **argv, tr_redis_reply_cb cb, void *arg)
+{
+    size_t len[16];
+
+    if (!live_usable(vmm->live))
+        return UV_ENOTCONN;
+    assert(argc <= 16);
+    for (int i = 0; i < argc; i++)
+        len[i] = strlen(argv[i]);
+    return tr_redis_command(vmm->live->redis, cb, arg, argc, argv, len);
 }
 
 bool vmm_live_is_up(const struct vmm_live *live)

@@ -16,6 +16,10 @@ TR_MUST_CHECK int vmm_live_open(struct vmm *vmm, const char *url, struct vmm_liv
 /* leave: end this node's heartbeat first (its machines are gone). cb runs when the connection is
  * closed; at most 2 s are spent. */
 void vmm_live_close(struct vmm_live *live, bool leave, void (*cb)(void *arg), void *arg);
+/* One command of Redis. Returns 0: cb (may be NULL) runs once, later; UV_ENOTCONN: Redis is not
+ * there. */
+TR_MUST_CHECK int vmm_live_command(struct vmm *vmm, int argc, const char **argv,
+                                   void (*cb)(struct redisReply *reply, void *arg), void *arg);
 bool vmm_live_is_up(const struct vmm_live *live);
 /* Where it connects; no password in it. */
 const char *vmm_live_url(const struct vmm_live *live);

@@ -415,6 +415,8 @@ int vmm_manager_run(const struct tr_config *config)
     status = m->status;
     vmm_sessions_close(&m->vmm.sessions);
     vmm_events_fini(&m->vmm.events);
+    vmm_replays_fini(&m->vmm.replays);
+    vmm_audit_fini(&m->vmm.audit);
     vmm_active_fini(&m->vmm);
     vmm_secrets_free(m->vmm.secrets);
     vmm_auth_free(m->vmm.auth);

@@ -86,6 +86,9 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
     o->max_sandboxes = tr_config_int(config, "vmm.max_sandboxes");
     o->start_timeout_ms = tr_config_int(config, "vmm.start_timeout_ms");
     o->max_json_bytes = tr_config_int(config, "vmm.max_json_bytes");
+    o->requests_per_s = tr_config_int(config, "vmm.requests_per_s");
+    o->requests_burst = tr_config_int(config, "vmm.requests_burst");
+    o->audit_entries = tr_config_int(config, "vmm.audit_entries");
     o->stop_machines_on_exit = tr_config_bool(config, "vmm.stop_machines_on_exit");
     o->net_enabled = tr_config_bool(config, "net.enabled");
     o->quota_mb = tr_config_int(config, "sessions.quota_mb");

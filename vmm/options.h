@@ -24,6 +24,8 @@ struct vmm_options {
     uid_t qemu_uid; /* only used when we are root */
     gid_t qemu_gid;
     int64_t vcpus, memory_mb, disk_mb, max_sandboxes, start_timeout_ms, max_json_bytes;
+    int64_t requests_per_s, requests_burst; /* of one key; 0: no limit */
+    int64_t audit_entries;
     int64_t quota_mb; /* of a session's files and checkpoints; 0: none */
     int64_t repack_objects;
     int64_t idle_timeout_s, idle_persist_s, idle_warning_s, idle_max_run_s;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "transom/log.h"
+#include "vmm/audit.h"
+#include "vmm/replay.h"
 #include "vmm/vmm.h"
 
 #define DROP_MAX_BYTES (64 * 1024 * 1024)
@@ -22,6 +24,7 @@ void vmm_request_unref(struct vmm_request *req)
 {
     if (--req->refs > 0)
         return;
+    vmm_replay_drop(req);
     for (size_t i = 0; i < req->n_params; i++)
         free(req->params[i]);
     json_decref(req->body);
@@ -85,16 +88,25 @@ const char *vmm_error_code(int status)
     }
 }
 
+void vmm_request_answered(struct vmm_request *req, int status)
+{
+    req->answered = true;
+    req->status = status;
+    vmm_audit_answered(req);
+}
+
 static void respond(struct vmm_request *req, int status, const char *type, const void *data,
                     size_t len)
 {
-    struct tr_h2_field fields[6];
-    char length[24];
+    struct tr_h2_field fields[8];
+    char length[24], retry[24];
     size_t n = 0;
 
+    if (req->replay != NULL) /* also when the client is gone: it will come again */
+        vmm_replay_end(req, status, data, len);
     if (req->st == NULL || req->answered)
         return;
-    req->answered = true;
+    vmm_request_answered(req, status);
     if (!req->ended)
         req->deadline_ms = uv_now(req->vmm->loop) + DROP_MAX_MS;
     snprintf(length, sizeof(length), "%zu", len);
@@ -109,6 +121,11 @@ static void respond(struct vmm_request *req, int status, const char *type, const
         fields[n++] = TR_H2_FIELD("sec-websocket-version", "13");
     if (status == 405 && *req->allow)
         fields[n++] = TR_H2_FIELD("allow", req->allow);
+    snprintf(retry, sizeof(retry), "%u", req->retry_after_s);
+    if (req->retry_after_s > 0 && status >= 400)
+        fields[n++] = TR_H2_FIELD("retry-after", retry);
+    if (req->replayed)
+        fields[n++] = TR_H2_FIELD("idempotency-replayed", "true");
     if (strcmp(req->head->method, "HEAD") == 0)
         len = 0; /* the length was told (RFC 9110 section 9.3.2) */
     if (tr_h2_respond(req->st, status, fields, n, len == 0) != 0 ||

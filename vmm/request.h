@@ -11,9 +11,12 @@
 
 struct vmm;
 struct vmm_endpoint;
+struct vmm_replay;
 struct vmm_request;
 
 #define VMM_PARAMS_MAX 4
+#define VMM_REQ_ID_MAX 64
+#define VMM_TRACE_LEN  55 /* of traceparent */
 
 enum vmm_dismissal { VMM_DISMISS_SHUTDOWN, VMM_DISMISS_REVOKED };
 
@@ -45,7 +48,14 @@ struct vmm_request {
     json_t *body;                /* JSON bodies: the object, an empty one for no body */
     char *raw;                   /* and its bytes; raw bodies: these alone */
     size_t raw_len, raw_size;
-    char allow[64];       /* 405: the methods that this path has */
+    char id[VMM_REQ_ID_MAX + 1];   /* the gateway's or the client's, or made here */
+    char trace[VMM_TRACE_LEN + 1]; /* traceparent as it came; "": none, or no such thing */
+    char allow[64];                /* 405: the methods that this path has */
+    unsigned retry_after_s;        /* goes with the answer; 0: nothing */
+    struct vmm_replay *replay;     /* where the answer is kept for a later try; or NULL */
+    bool replayed;                 /* the answer is one of before */
+    int status;                    /* of the answer; 0: none yet */
+    uid_t uid;                     /* of the peer on the socket; -1: not known */
     bool from_gateway;    /* the gateway asks for itself, not for a client; set before routing */
     bool websocket;       /* CONNECT with the protocol "websocket" (RFC 8441): routed as GET */
     bool has_body;        /* the head said that a body follows */
@@ -58,6 +68,9 @@ struct vmm_request {
     int refs;
     struct vmm_request *prev, *next; /* of the server */
 };
+
+/* The final head of an answer goes out now. Whoever answers without the functions below says so. */
+void vmm_request_answered(struct vmm_request *req, int status);
 
 /* A handler that answers later holds a reference and looks at req->st when it does. */
 struct vmm_request *vmm_request_ref(struct vmm_request *req);

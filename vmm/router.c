@@ -136,6 +136,8 @@ static const struct vmm_member signal_members[] = {
 #define SINCE      .needs_query = "since"
 #define PATH       .needs_query = "path"
 #define GATEWAY    .gateway_only = true
+#define CREATES    .creates = true
+#define QUIET      .quiet = true
 
 /* clang-format off */
 const struct vmm_endpoint vmm_endpoints[] = {
@@ -143,8 +145,9 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    "/v1/openapi.json",        NONE,    NONE,   openapi),
     AT("GET",    "/v1/node",                READ,    NONE,   node),
     AT("GET",    "/v1/events",              READ,    NONE,   events),
+    AT("GET",    "/v1/audit",               ADMIN,   NONE,   audit),
 
-    AT("POST",   "/v1/keys",                ADMIN,   JSON,   key_new, MEMBERS(key)),
+    AT("POST",   "/v1/keys",                ADMIN,   JSON,   key_new, MEMBERS(key), CREATES),
     AT("GET",    "/v1/keys",                ADMIN,   NONE,   key_list),
     AT("DELETE", "/v1/keys/{id}",           ADMIN,   NONE,   key_delete),
 
@@ -153,7 +156,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("PUT",    "/v1/secrets/{name}",      SESSION, RAW,    secret_put, RAW_MAX(VMM_SECRET_VALUE_MAX)),
     AT("DELETE", "/v1/secrets/{name}",      SESSION, NONE,   secret_delete),
 
-    AT("POST",   "/v1/sessions",            SESSION, JSON,   session_new, MEMBERS(session)),
+    AT("POST",   "/v1/sessions",            SESSION, JSON,   session_new, MEMBERS(session), CREATES),
     AT("GET",    "/v1/sessions",            READ,    NONE,   session_list),
     AT("GET",    S,                         READ,    NONE,   session_get),
     AT("PATCH",  S,                         SESSION, JSON,   session_change, MEMBERS(session)),
@@ -175,7 +178,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    S "/contents/{content}",   READ,    NONE,   content_get),
     AT("GET",    S "/kept",                 READ,    NONE,   kept_list),
     AT("GET",    S "/checkpoints",          READ,    NONE,   checkpoint_list),
-    AT("POST",   S "/checkpoints",          SESSION, JSON,   checkpoint_new, MEMBERS(checkpoint)),
+    AT("POST",   S "/checkpoints",          SESSION, JSON,   checkpoint_new, MEMBERS(checkpoint), CREATES),
     AT("GET",    S "/checkpoints/{checkpoint}", READ, NONE,  checkpoint_get),
     AT("POST",   S "/checkpoints/{checkpoint}/restore", SESSION, JSON, checkpoint_restore, MEMBERS(restore)),
 
@@ -194,7 +197,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    N "/access",               READ,    NONE,   access_get),
     AT("PUT",    N "/access",               SESSION, JSON,   access_put, MEMBERS(access)),
     AT("POST",   N "/access/revoke",        SESSION, NONE,   access_revoke),
-    AT("POST",   N "/links",                SESSION, JSON,   link_new, MEMBERS(link)),
+    AT("POST",   N "/links",                SESSION, JSON,   link_new, MEMBERS(link), CREATES),
 
     AT("POST",   "/v1/edge/wake",           NONE,    JSON,   wake, MEMBERS(wake), GATEWAY),
 
@@ -208,15 +211,15 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    W "/runs/{id}",            READ,    NONE,   forward, ABSENT),
     AT("GET",    W "/output",               READ,    NONE,   forward, ABSENT),
     AT("GET",    W "/attach",               SESSION, NONE,   attach, WEBSOCKET),
-    AT("POST",   W "/input",                SESSION, STREAM, forward, ABSENT, USE),
-    AT("POST",   W "/resize",               SESSION, JSON,   forward, MEMBERS(resize), ABSENT),
+    AT("POST",   W "/input",                SESSION, STREAM, forward, ABSENT, USE, QUIET),
+    AT("POST",   W "/resize",               SESSION, JSON,   forward, MEMBERS(resize), ABSENT, QUIET),
     AT("POST",   N "/exec",                 SESSION, JSON,   forward, MEMBERS(exec), USE),
     AT("GET",    N "/exec",                 READ,    NONE,   forward, EMPTY("{\"execs\":[]}")),
     AT("GET",    N "/exec/{id}",            READ,    NONE,   forward, ABSENT),
     AT("DELETE", N "/exec/{id}",            SESSION, NONE,   forward, GONE),
     AT("GET",    N "/exec/{id}/output",     READ,    NONE,   forward, ABSENT),
     AT("GET",    N "/exec/{id}/attach",     READ,    NONE,   forward, ABSENT),
-    AT("POST",   N "/exec/{id}/stdin",      SESSION, STREAM, forward, ABSENT, USE),
+    AT("POST",   N "/exec/{id}/stdin",      SESSION, STREAM, forward, ABSENT, USE, QUIET),
     AT("POST",   N "/exec/{id}/signal",     SESSION, JSON,   forward, MEMBERS(signal), ABSENT),
     AT("POST",   N "/ssh/keys",             SESSION, JSON,   ssh_key, MEMBERS(ssh_key), USE),
     AT("POST",   N "/ssh",                  SESSION, STREAM, forward, USE),

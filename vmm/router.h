@@ -42,6 +42,8 @@ struct vmm_endpoint {
     bool websocket;                   /* it may be asked for as one */
     bool activity;                    /* it counts for the idle rule */
     const char *needs_query;          /* a query member that must be there, or NULL */
+    bool creates;                     /* an idempotency key counts; VMM_BODY_JSON only */
+    bool quiet;                       /* not in the audit: it goes with what is there */
     bool gateway_only;                /* for everybody else it does not exist; not described */
 };
 

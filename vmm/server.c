@@ -15,7 +15,9 @@
 #include "transom/daemon.h"
 #include "transom/h2_uv.h"
 #include "transom/log.h"
+#include "vmm/replay.h"
 #include "vmm/router.h"
+#include "vmm/trace.h"
 #include "vmm/ws.h"
 
 #define BODY_TIMEOUT_MS 30000
@@ -37,6 +39,7 @@ struct connection {
     struct vmm_server *server;
     struct listener *listener;
     struct tr_h2_conn *conn;
+    uid_t uid;       /* of the peer; -1: not known */
     bool is_local;   /* the peer is root or our own user, on the admin socket */
     bool is_gateway; /* the peer is the gateway's user, root or our own, on the edge socket */
     struct connection *prev, *next;
@@ -127,6 +130,8 @@ static void parse_body(struct vmm_request *req)
         vmm_reply_error(req, 422, "%s", err.msg);
         return;
     }
+    if (req->endpoint->creates && !vmm_replay_begin(req))
+        return;
     vmm_server_dispatch(req);
 }
 
@@ -208,6 +213,8 @@ static void on_stream_close(struct tr_h2_stream *st, uint32_t code, void *arg)
     struct vmm_server *server = req->vmm->server;
 
     (void)st;
+    if (!req->answered)
+        vmm_request_answered(req, 499); /* the client did not wait for it */
     req->st = NULL;
     req->head = NULL;
     if (req->prev != NULL)
@@ -256,6 +263,24 @@ static int identify(struct vmm_request *req, const struct connection *c)
     return -1;
 }
 
+/* May this key ask now? Returns 0, or the request was answered. */
+static int check_rate(struct vmm_request *req)
+{
+    const struct vmm_options *o = req->vmm->options;
+    uint64_t wait_ms;
+
+    if (req->who.rate == NULL || o->requests_per_s == 0)
+        return 0;
+    wait_ms = vmm_rate_take(req->who.rate, (uint64_t)o->requests_per_s, (uint64_t)o->requests_burst,
+                            uv_now(req->vmm->loop));
+    if (wait_ms == 0)
+        return 0;
+    req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
+    vmm_reply_error(req, 429, "this key asks more than %lld times a second (vmm.requests_per_s)",
+                    (long long)o->requests_per_s);
+    return -1;
+}
+
 static bool is_json_type(const char *type)
 {
     if (type == NULL)
@@ -283,7 +308,7 @@ static void begin(struct vmm_request *req, const struct connection *c)
     req->websocket = strcmp(req->head->method, "CONNECT") == 0 && req->head->protocol != NULL &&
                      strcmp(req->head->protocol, "websocket") == 0;
     found = vmm_route(req, req->websocket ? "GET" : req->head->method);
-    if (identify(req, c) != 0)
+    if (identify(req, c) != 0 || check_rate(req) != 0)
         return;
     if (found == 404)
         vmm_reply_error(req, 404, "the API has no such path; see /v1/openapi.json");
@@ -368,6 +393,8 @@ static void on_request(struct tr_h2 *h2, struct tr_h2_stream *st, const struct t
     req->vmm = server->vmm;
     req->st = st;
     req->head = head;
+    req->uid = c->uid;
+    vmm_trace_read(req);
     req->has_body = !end;
     req->next = server->requests;
     if (req->next != NULL)
@@ -441,6 +468,7 @@ static int accept_one(struct listener *l, uv_pipe_t *pipe, struct connection **o
     c->server = l->server;
     c->listener = l;
     is_known = peer_uid(pipe, &uid);
+    c->uid = is_known ? uid : (uid_t)-1;
     is_ours = is_known && (uid == 0 || uid == getuid());
     c->is_local = l->trusted && is_ours;
     c->is_gateway = !l->trusted && (is_ours || (is_known && uid == l->server->gateway_uid));

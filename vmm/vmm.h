@@ -4,9 +4,11 @@
 #define VMM_VMM_H
 
 #include <uv.h>
+#include "vmm/audit.h"
 #include "vmm/auth.h"
 #include "vmm/events.h"
 #include "vmm/options.h"
+#include "vmm/replay.h"
 #include "vmm/secret.h"
 #include "vmm/session.h"
 
@@ -39,6 +41,8 @@ struct vmm {
     struct vmm_stores *stores;     /* of the sessions' files; NULL in tests without them */
     struct vmm_server *server;
     struct vmm_wakes wakes;
+    struct vmm_replays replays;
+    struct vmm_audit audit;
     bool ending; /* a graceful end has begun: nothing new is started */
 };
 

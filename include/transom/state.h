@@ -14,6 +14,7 @@
 #define TR_KEY_ROUTE_CHANGES                                                                       \
     "transom:route-changes"                   /* stream: fields "label", "route" ("" = gone) */
 #define TR_KEY_EVENTS        "transom:events" /* stream: field "event" (JSON) */
+#define TR_KEY_AUDIT         "transom:audit"  /* stream: field "entry" (JSON); who did what */
 #define TR_KEY_IDLE          "transom:idle"   /* sorted set: label by deadline (unix ms) */
 /* Lists to page through: sorted sets by time of creation (unix ms), of everything and, with
  * ":OWNER" appended, of one owner. */

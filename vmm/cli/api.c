@@ -111,7 +111,7 @@ static bool is_id(const char *s)
 /* The id of the only session of that name (NULL: of any). */
 static char *find_in_list(struct cli *cli, const char *name)
 {
-    json_t *answer = cli_call(cli, "GET", "/v1/sessions", NULL);
+    json_t *answer = cli_call_pages(cli, "/v1/sessions?limit=1000", "after", "sessions");
     json_t *sessions = json_object_get(answer, "sessions");
     const char *found = NULL;
     char *id = NULL;

@@ -27,7 +27,7 @@ struct cli {
     /* commands on a sandbox */
     const char *session, *sandbox;
     /* single commands */
-    const char *signal, *owner;
+    const char *signal, *owner, *limit, *config;
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
     const char *to, *format, *message;
     const char *protocol, *port, *path, *expires, *file, *files, *run, *persist, *idle_timeout;
@@ -209,6 +209,8 @@ int cmd_version(struct cli *cli, int argc, char **argv);
 int cmd_key_create(struct cli *cli, int argc, char **argv);
 int cmd_key_list(struct cli *cli, int argc, char **argv);
 int cmd_key_delete(struct cli *cli, int argc, char **argv);
+int cmd_doctor(struct cli *cli, int argc, char **argv);
+int cmd_audit(struct cli *cli, int argc, char **argv);
 int cmd_events(struct cli *cli, int argc, char **argv);
 
 #endif

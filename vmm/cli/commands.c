@@ -160,6 +160,15 @@ static const struct cli_option proxy_options[] = {
      AT(files)},
     END,
 };
+static const struct cli_option doctor_options[] = {
+    {'f', "config", "FILE", "configuration of the node (default /etc/transom/transom.yaml)",
+     CLI_TEXT, AT(config)},
+    END,
+};
+static const struct cli_option audit_options[] = {
+    {'n', "limit", "N", "the last N entries (default 100)", CLI_TEXT, AT(limit)},
+    END,
+};
 static const struct cli_option events_options[] = {
     {0, "since", "ID", "begin after this event", CLI_TEXT, AT(since)},
     END,
@@ -188,6 +197,8 @@ OPTIONS(of_access, access_options, cli_sandbox_options, );
 OPTIONS(of_share, share_options, cli_sandbox_options, );
 OPTIONS(of_reset, reset_options, cli_sandbox_options, );
 OPTIONS(of_key, key_options, );
+OPTIONS(of_audit, audit_options, );
+OPTIONS(of_doctor, doctor_options, );
 OPTIONS(of_events, events_options, );
 OPTIONS(of_secret, secret_options, );
 OPTIONS(of_session, session_options, );
@@ -376,10 +387,20 @@ const struct cli_command cli_commands[] = {
      cmd_secret_rotate},
     {"events", "", "show what happens to your sessions, as it happens", NULL, of_events, 0, 0,
      cmd_events},
+    {"audit", "", "show who did what on the node (administrators)",
+     "Every request that changed something or was refused, oldest first: time, owner, key, "
+     "request,\n"
+     "status, and where it came from. With --json each entry is a line.",
+     of_audit, 0, 0, cmd_audit},
     {"key create", "OWNER", "create an API key; it is shown this once", NULL, of_key, 1, 1,
      cmd_key_create},
     {"key list", "", "list API keys (never the keys themselves)", NULL, common, 0, 0, cmd_key_list},
     {"key delete", "ID...", "revoke API keys", NULL, common, 1, 99, cmd_key_delete},
+    {"doctor", "", "look for what is wrong with this host, and say how to mend it",
+     "Looks at programs, users, KVM, control groups, nftables, folders and the room in them, the\n"
+     "image, DNS, certificates, Redis, sockets and the gateway, as the configuration has them. It\n"
+     "changes nothing. Run it as root, on the node itself. Exit status 1: something is bad.",
+     of_doctor, 0, 0, cmd_doctor},
     {"node", "", "show the node: accelerator, load, image, Redis", NULL, common, 0, 0, cmd_node},
     {"version", "", "show the versions of this command and of the manager", NULL, common, 0, 0,
      cmd_version},

@@ -28,7 +28,7 @@ int cmd_key_list(struct cli *cli, int argc, char **argv)
 {
     static const char *const keys[] = {"id", "owner", "name", "scope_text", "created_at", NULL};
     static const char *const headers[] = {"ID", "OWNER", "NAME", "SCOPES", "CREATED", NULL};
-    json_t *answer = cli_call(cli, "GET", "/v1/keys", NULL), *rows;
+    json_t *answer = cli_call_pages(cli, "/v1/keys?limit=1000", "after", "keys"), *rows;
 
     (void)argc;
     (void)argv;

@@ -133,7 +133,7 @@ int cmd_secret_list(struct cli *cli, int argc, char **argv)
 {
     static const char *const keys[] = {"name", "updated_at", NULL};
     static const char *const headers[] = {"NAME", "CHANGED", NULL};
-    json_t *answer = cli_call(cli, "GET", "/v1/secrets", NULL);
+    json_t *answer = cli_call_pages(cli, "/v1/secrets?limit=1000", "after", "secrets");
 
     (void)argc;
     (void)argv;

@@ -67,7 +67,7 @@ int cmd_session_list(struct cli *cli, int argc, char **argv)
 {
     static const char *const keys[] = {"id", "name", "owner", "state", "created_at", "url", NULL};
     static const char *const headers[] = {"ID", "NAME", "OWNER", "STATE", "CREATED", "URL", NULL};
-    json_t *answer = cli_call(cli, "GET", "/v1/sessions", NULL), *sessions;
+    json_t *answer = cli_call_pages(cli, "/v1/sessions?limit=1000", "after", "sessions"), *sessions;
 
     (void)argc;
     (void)argv;
