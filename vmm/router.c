@@ -146,6 +146,8 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("GET",    "/v1/node",                READ,    NONE,   node),
     AT("GET",    "/v1/events",              READ,    NONE,   events),
     AT("GET",    "/v1/audit",               ADMIN,   NONE,   audit),
+    AT("GET",    "/v1/whoami",              READ,    NONE,   whoami),
+    AT("GET",    "/v1/sandboxes",           READ,    NONE,   sandbox_search),
 
     AT("POST",   "/v1/keys",                ADMIN,   JSON,   key_new, MEMBERS(key), CREATES),
     AT("GET",    "/v1/keys",                ADMIN,   NONE,   key_list),
