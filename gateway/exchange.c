@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/admin.h"
 #include "gateway/limits.h"
 #include "gateway/log.h"
 #include "gateway/manager.h"
@@ -118,6 +119,11 @@ void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const stru
             break;
         gw_manager_start(x, req, peer);
         return;
+    case GW_HOST_ADMIN:
+        if (is_internal(req->target))
+            break;
+        gw_admin_start(x, req, peer);
+        return;
     case GW_HOST_PREVIEW:
         gw_preview_start(x, req, peer, &host);
         return;
@@ -129,6 +135,13 @@ void gw_exchange_start(struct gw_exchange *x, struct gw_request *req, const stru
 
 int gw_exchange_head(struct gw_exchange *x, const struct gw_response *resp)
 {
+    struct gw_response guarded;
+
+    if (x->guard) {
+        guarded = *resp;
+        gw_admin_guard(&guarded);
+        resp = &guarded;
+    }
     x->status = resp->status;
     x->head_sent = true;
     return x->front_ops->head(x, resp);

@@ -77,6 +77,7 @@ struct gw_exchange {
     bool request_done; /* the front has received all of it */
     bool http2;
     bool tls;
+    bool guard;          /* the answer must not be a document: gw_admin_guard() */
     bool public_tls;     /* the client speaks https, be it to a trusted proxy before the edge */
     struct gw_buf *head; /* as sent upstream; kept until the response begins, for one retry */
     char request_id[GW_REQUEST_ID_LEN + 1]; /* made here, to be passed on; "": the client's own */

@@ -16,6 +16,7 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "gateway/admin_cookie.h"
 #include "gateway/control.h"
 #include "gateway/feed.h"
 #include "gateway/keeper.h"
@@ -39,6 +40,7 @@ struct control {
     uv_async_t change; /* a worker has ended, or has taken a new configuration */
     struct gw_kept *kept;
     int tickets;                    /* descriptor of their keys */
+    int admin;                      /* and of what the dashboard's cookies are sealed with */
     struct gw_live *live, *started; /* of now, and of the start */
     struct gw_gateway gw;
     struct gw_feed *feed;
@@ -238,6 +240,24 @@ static int open_tickets(struct control *c, struct err *err)
     return gw_kept_store(c->kept, "tickets", c->tickets, err);
 }
 
+static int open_admin(struct control *c, struct err *err)
+{
+    int r = -ENOENT;
+
+    c->admin = gw_kept_take(c->kept, "admin");
+    if (c->admin >= 0)
+        r = gw_admin_secret_open(c->admin);
+    if (r == 0)
+        return 0;
+    if (c->admin >= 0)
+        close(c->admin);
+    c->admin = gw_admin_secret_create();
+    r = c->admin < 0 ? c->admin : gw_admin_secret_open(c->admin);
+    if (r != 0)
+        return tr_err_set(err, r, "the dashboard's secret: %s", strerror(-r));
+    return gw_kept_store(c->kept, "admin", c->admin, err);
+}
+
 static int prepare(struct control *c, char *urls, size_t len, struct err *err)
 {
     struct gw_gateway *gw = &c->gw;
@@ -256,6 +276,8 @@ static int prepare(struct control *c, char *urls, size_t len, struct err *err)
     r = gw_log_open(opt->access_log, &gw->log, err);
     if (r == 0)
         r = open_tickets(c, err);
+    if (r == 0)
+        r = open_admin(c, err);
     if (r != 0)
         return r;
     if (gw_table_new(&gw->table) != 0)
@@ -365,6 +387,8 @@ static void fini(struct control *c)
     gw_live_unref(c->live);
     if (c->tickets >= 0)
         close(c->tickets);
+    if (c->admin >= 0)
+        close(c->admin);
     gw_kept_free(c->kept);
 }
 
@@ -373,7 +397,7 @@ static int init(struct control *c, struct tr_config *config, struct err *err)
     const char *number = getenv(GW_CONTROL_ENV);
     int sock = number != NULL ? atoi(number) : -1, r;
 
-    c->tickets = -1;
+    c->tickets = c->admin = -1;
     if (uv_loop_init(&c->loop) != 0 || uv_signal_init(&c->loop, &c->sigterm) != 0 ||
         uv_signal_init(&c->loop, &c->sigint) != 0 || uv_signal_init(&c->loop, &c->sighup) != 0 ||
         uv_timer_init(&c->loop, &c->rotate) != 0 ||

@@ -22,6 +22,7 @@ const char *gw_status_reason(int status)
         {202, "Accepted"},
         {204, "No Content"},
         {303, "See Other"},
+        {304, "Not Modified"},
         {400, "Bad Request"},
         {401, "Unauthorized"},
         {403, "Forbidden"},
