@@ -3,12 +3,14 @@
  * input, one a line ("start label=... kernel=...", "kill"), prints one JSON object a line for each
  * outcome. End of input: lets go of everything and exits, as a manager does. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -22,6 +24,7 @@ static uv_pipe_t input;
 static struct net *net;
 static struct vm *vm;
 static int channel_fd = -1;
+static int memory_fd = -1, state_fd = -1; /* of the template */
 
 static void say(json_t *event)
 {
@@ -80,6 +83,12 @@ static void spec_from(char **words, struct vm_spec *spec)
         .uid = arg_num(words, "uid", 65534),
         .gid = arg_num(words, "gid", 65534),
         .cmdline = arg_get(words, "cmdline"),
+        .memory = strcmp(arg_get(words, "memory"), "template") == 0 ? VM_MEMORY_TEMPLATE
+                  : strcmp(arg_get(words, "memory"), "clone") == 0  ? VM_MEMORY_CLONE
+                                                                    : VM_MEMORY_OWN,
+        .memory_fd = memory_fd,
+        .state_fd = state_fd,
+        .disk_from = arg_get(words, "disk_from"),
     };
     if (mac[0] != '\0')
         (void)sscanf(mac, "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx", &spec->mac[0], &spec->mac[1],
@@ -189,6 +198,33 @@ static void net_command(const char *name, char **words)
     }
 }
 
+/* Memory and state of a template to be. */
+static void make_template(const struct vm_spec *spec)
+{
+    if (memory_fd >= 0)
+        (void)close(memory_fd);
+    if (state_fd >= 0)
+        (void)close(state_fd);
+    memory_fd = memfd_create("template", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    state_fd = memfd_create("state", MFD_CLOEXEC);
+    if (memory_fd < 0 || state_fd < 0 || ftruncate(memory_fd, (off_t)spec->memory_mb << 20) != 0)
+        exit(2);
+}
+
+/* Every clone reads the state from its beginning on. */
+static int rewind_state(void)
+{
+    return lseek(state_fd, 0, SEEK_SET) == 0 ? 0 : -errno;
+}
+
+/* As the manager does when the template has ended. */
+static void seal_command(void)
+{
+    int r = fcntl(memory_fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL);
+
+    say_done("seal", r == 0 ? 0 : -errno, "");
+}
+
 static void vm_command(const char *name, char **words)
 {
     static const struct vm_cbs cbs = {on_start, on_exited};
@@ -198,7 +234,13 @@ static void vm_command(const char *name, char **words)
     int r = 0;
 
     spec_from(words, &spec);
-    if (strcmp(name, "start") == 0)
+    if (spec.memory == VM_MEMORY_TEMPLATE) {
+        make_template(&spec);
+        spec.memory_fd = memory_fd;
+    }
+    if (spec.memory == VM_MEMORY_CLONE)
+        r = rewind_state();
+    if (r == 0 && strcmp(name, "start") == 0)
         r = vm_qemu.start(&loop, exe[0] != '\0' ? exe : NULL, &spec,
                           arg_num(words, "timeout_ms", 30000), &cbs, NULL, &vm, &err);
     else if (strcmp(name, "adopt") == 0)
@@ -216,6 +258,8 @@ static void vm_command(const char *name, char **words)
         vm_qemu.kill(vm);
     else if (strcmp(name, "release") == 0)
         vm_qemu.release(vm, on_released, NULL);
+    else if (strcmp(name, "snapshot") == 0)
+        r = vm_qemu.snapshot(vm, state_fd, on_done, "snapshot");
     else if (strcmp(name, "console") == 0)
         r = vm_qemu.console(vm, on_text, NULL);
     else if (strcmp(name, "channel") == 0) {
@@ -241,6 +285,8 @@ static void on_line(char *line)
         return;
     if (strncmp(words[0], "net-", 4) == 0)
         net_command(words[0], words + 1);
+    else if (strcmp(words[0], "seal") == 0)
+        seal_command();
     else
         vm_command(words[0], words + 1);
 }

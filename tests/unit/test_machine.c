@@ -228,6 +228,41 @@ START_TEST(a_kvm_machine_does_without)
 }
 END_TEST
 
+START_TEST(a_template_and_its_clones_have_the_same_devices)
+{
+    char **template, **clone;
+    int n = 0;
+
+    places.memory_fd = 9;
+    spec.memory = VM_MEMORY_TEMPLATE;
+    template = qemu_args(&spec, &places);
+    spec.memory = VM_MEMORY_CLONE;
+    clone = qemu_args(&spec, &places);
+    ck_assert(has(template, "-M", "microvm,isa-serial=on,rtc=on,memory-backend=mem"));
+    ck_assert_ptr_nonnull(
+        strstr(value_of(template, "-object"), ",mem-path=/proc/self/fd/9,share=on"));
+    ck_assert_ptr_nonnull(
+        strstr(value_of(clone, "-object"), ",mem-path=/proc/self/fd/9,share=off"));
+    ck_assert(has(clone, "-incoming", "defer"));
+    ck_assert(!has(template, "-incoming", NULL));
+    ck_assert(!has(clone, "-kernel", NULL)); /* it has booted */
+    /* Memory that is shared cannot be given back. */
+    ck_assert(has(clone, "-device", "virtio-balloon-device,free-page-reporting=off"));
+    for (char **t = template, **c = clone; *t != NULL; t++) {
+        if (strcmp(*t, "-device") != 0)
+            continue;
+        while (strcmp(*c, "-device") != 0)
+            c++;
+        ck_assert_str_eq(t[1], c[1]);
+        c++;
+        n++;
+    }
+    ck_assert_int_ge(n, 7);
+    qemu_args_free(template);
+    qemu_args_free(clone);
+}
+END_TEST
+
 START_TEST(what_is_not_there_is_not_named)
 {
     struct qemu_places none = places;
@@ -435,6 +470,7 @@ int main(void)
     tcase_add_test(tc, processors_run_at_once_where_qemu_can_do_it);
     tcase_add_test(tc, a_kvm_machine_does_without);
     tcase_add_test(tc, what_is_not_there_is_not_named);
+    tcase_add_test(tc, a_template_and_its_clones_have_the_same_devices);
     tcase_add_loop_test(tc, ends_are_told_apart, 0, sizeof(exits) / sizeof(exits[0]));
     tcase_add_test(tc, a_panic_is_found_and_made_printable);
     tcase_add_test(tc, console_bytes_are_decoded);

@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
@@ -88,9 +90,69 @@ static int check_space(const char *path, int fd, struct err *err)
     return 0;
 }
 
-static int disk_make(const char *path, unsigned size_mb, struct err *err)
+/* From one hole to the next. */
+static int copy_data(int from_fd, int to_fd, off_t size)
 {
-    char tmp[4096], text[256];
+    off_t at = 0, end, out;
+    ssize_t n;
+
+    while (at < size) {
+        at = lseek(from_fd, at, SEEK_DATA);
+        if (at < 0)
+            return errno == ENXIO ? 0 : -errno; /* a hole up to the end */
+        end = lseek(from_fd, at, SEEK_HOLE);
+        if (end < 0)
+            return -errno;
+        for (out = at; at < end;) {
+            n = copy_file_range(from_fd, &at, to_fd, &out, (size_t)(end - at), 0);
+            if (n <= 0)
+                return n == 0 ? -EIO : -errno;
+        }
+    }
+    return 0;
+}
+
+int disk_copy(int from_fd, int to_fd)
+{
+    struct stat st;
+
+    if (fstat(from_fd, &st) != 0)
+        return -errno;
+    if (ioctl(to_fd, FICLONE, from_fd) == 0)
+        return 0;
+    if (ftruncate(to_fd, st.st_size) != 0)
+        return -errno;
+    return copy_data(from_fd, to_fd, st.st_size);
+}
+
+static int copy_from(const char *from, int fd, const char *path, struct err *err)
+{
+    int from_fd = open(from, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), r;
+
+    if (from_fd < 0)
+        return tr_err_set(err, -errno, "template's disk %s: %s", from, strerror(errno));
+    r = disk_copy(from_fd, fd);
+    (void)close(from_fd);
+    return r == 0 ? 0 : explain(err, r, path, "copy the template's");
+}
+
+static int make_fs(const char *path, const char *tmp, int fd, unsigned size_mb, struct err *err)
+{
+    char text[256];
+    int r;
+
+    if (ftruncate(fd, (off_t)size_mb << 20) != 0)
+        return explain(err, -errno, path, "set its size");
+    r = run_mke2fs(tmp, text, sizeof(text));
+    if (r != 0 && check_space(path, fd, err) == 0)
+        (void)tr_err_set(err, r, "machine disk %s: cannot make a file system: %s", path,
+                         text[0] != '\0' ? text : strerror(-r));
+    return r;
+}
+
+static int disk_make(const char *path, unsigned size_mb, const char *from, struct err *err)
+{
+    char tmp[4096];
     int fd, r;
 
     if (snprintf(tmp, sizeof(tmp), "%s.tmp", path) >= (int)sizeof(tmp))
@@ -100,14 +162,8 @@ static int disk_make(const char *path, unsigned size_mb, struct err *err)
     if (fd < 0)
         return explain(err, -errno, path, "create it");
     r = check_space(path, fd, err);
-    if (r == 0 && ftruncate(fd, (off_t)size_mb << 20) != 0)
-        r = explain(err, -errno, path, "set its size");
-    if (r == 0) {
-        r = run_mke2fs(tmp, text, sizeof(text));
-        if (r != 0 && check_space(path, fd, err) == 0)
-            (void)tr_err_set(err, r, "machine disk %s: cannot make a file system: %s", path,
-                             text[0] != '\0' ? text : strerror(-r));
-    }
+    if (r == 0)
+        r = *from != '\0' ? copy_from(from, fd, path, err) : make_fs(path, tmp, fd, size_mb, err);
     if (r == 0 && rename(tmp, path) != 0)
         r = explain(err, -errno, path, "create it");
     (void)close(fd);
@@ -116,14 +172,14 @@ static int disk_make(const char *path, unsigned size_mb, struct err *err)
     return r;
 }
 
-int disk_open(const char *path, unsigned size_mb, struct err *err)
+int disk_open(const char *path, unsigned size_mb, const char *from, struct err *err)
 {
     struct stat st;
     int fd, r;
 
     fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT) {
-        r = disk_make(path, size_mb, err);
+        r = disk_make(path, size_mb, from, err);
         if (r != 0)
             return r;
         fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);

@@ -20,6 +20,15 @@
 #define VM_QEMU_PROGRAM "qemu-system-x86_64"
 
 enum vm_accel { VM_ACCEL_TCG, VM_ACCEL_KVM };
+
+/* Where a machine's memory is. A template is booted, made ready and snapshotted; its clones start
+ * from there. Both must have the same devices: the same accelerator, vCPUs, memory, disks and
+ * network or none. */
+enum vm_memory {
+    VM_MEMORY_OWN,      /* its process's own */
+    VM_MEMORY_TEMPLATE, /* memory_fd, mapped shared: what the guest writes is there afterwards */
+    VM_MEMORY_CLONE,    /* memory_fd, mapped privately: what the guest writes is its own */
+};
 const char *vm_accel_name(enum vm_accel accel); /* "tcg", "kvm" */
 
 /* What to start. Strings are borrowed for the call and copied; NULL means "". */
@@ -50,6 +59,14 @@ struct vm_spec {
     uid_t uid;
     gid_t gid;
     const char *cmdline; /* words added to the kernel command line */
+    /* Template and clone. The descriptors are borrowed for the call of start. A memfd of memory_mb,
+     * for clones a sealed one: QEMU would give back to the host what the guest frees, and with it
+     * tear holes into what all clones share. */
+    enum vm_memory memory;
+    int memory_fd;
+    int state_fd; /* clone: what snapshot() wrote, from its beginning on */
+    /* The data disk is made as a copy of this file when it is not there yet. "": see data_disk. */
+    const char *disk_from;
 };
 
 /* Why a machine ended. */
@@ -113,6 +130,11 @@ struct vm_driver {
 
     /* End it now. Ends in on_exit (or on_start UV_ECANCELED). */
     void (*kill)(struct vm *vm);
+
+    /* A template: hold it still for good and write the state of its devices to a file (borrowed
+     * until cb). With its memory and its data disk as they are then, that is what clones start
+     * from. cb runs once, later; the machine is to be ended then, whatever the outcome. */
+    int (*snapshot)(struct vm *vm, int state_fd, vm_done_cb cb, void *arg);
 
     /* Let go without ending it (the manager exits): handles close, cb runs, then vm is freed;
      * on_exit does not run. Only after a good on_start. */

@@ -135,6 +135,8 @@ static int build_view(const struct jail_view *v)
         r = show(v->root, "/dev/urandom", "/dev/urandom", true);
     if (r == 0 && v->kvm)
         r = show(v->root, "/dev/kvm", "/dev/kvm", true);
+    if (r == 0 && v->own_descriptors) /* of this process, which stays the same over the exec */
+        r = show(v->root, "/proc/self/fd", "/proc/self/fd", true);
     for (i = 0; r == 0 && i < v->n_files; i++)
         r = show(v->root, v->files[i].host, v->files[i].inside, false);
     return r;

@@ -20,7 +20,8 @@ struct jail_view {
     const char *program; /* must be runnable inside */
     const struct jail_file *files;
     int n_files;
-    bool kvm; /* with /dev/kvm */
+    bool kvm;             /* with /dev/kvm */
+    bool own_descriptors; /* with /proc/self/fd, to open again what it holds */
 };
 
 /* Own network, IPC and host name; nothing in them. */

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -33,7 +34,8 @@
 #include "vmm/proc/child.h"
 #include "vmm/proc/procid.h"
 
-#define THREADS_MAX 512 /* vCPUs, disk workers, and QEMU's own */
+#define TEMPLATE_NICE 10
+#define THREADS_MAX   512 /* vCPUs, disk workers, and QEMU's own */
 
 static int control = -1;
 
@@ -180,7 +182,7 @@ static int open_disks(const struct vm_spec *spec, struct qemu_places *p, struct 
                            errno == ENOENT ? ": build the image again or set image.path" : "");
     }
     if (r == 0 && spec->data_disk[0] != '\0') {
-        p->data_fd = disk_open(spec->data_disk, spec->disk_mb, err);
+        p->data_fd = disk_open(spec->data_disk, spec->disk_mb, spec->disk_from, err);
         r = p->data_fd < 0 ? p->data_fd : 0;
         if (r == 0 && (p->data_read_fd = open(spec->data_disk, O_RDONLY | O_CLOEXEC)) < 0)
             r = tr_err_set(err, -errno, "machine disk %s: %s", spec->data_disk, strerror(errno));
@@ -314,10 +316,13 @@ static int leave(const struct vm_spec *spec, struct qemu_places *p, const char *
         .files = files,
         .n_files = 2,
         .kvm = spec->accel == VM_ACCEL_KVM,
+        .own_descriptors = spec->memory != VM_MEMORY_OWN,
     };
     bool inside;
 
     prefer_as_victim();
+    if (spec->memory == VM_MEMORY_TEMPLATE) /* nobody waits for it */
+        (void)setpriority(PRIO_PROCESS, 0, TEMPLATE_NICE);
     jail_namespaces(warn);
     inside = jail_enter_view(&view, warn);
     p->kernel = inside ? files[0].inside : spec->kernel;
@@ -367,6 +372,10 @@ static int become_qemu(const struct vm_spec *spec, const struct qemu_places *p, 
     keep(p->data_fd);
     keep(p->data_read_fd);
     keep(p->tap_fd);
+    if (spec->memory != VM_MEMORY_OWN)
+        keep(LAUNCH_MEMORY_FD);
+    if (spec->memory == VM_MEMORY_CLONE)
+        keep(LAUNCH_STATE_FD);
     (void)execve(p->program, argv, child_environment);
     (void)tr_err_set(err, -errno, "cannot run %s: %s", p->program, strerror(errno));
     qemu_args_free(argv);
@@ -382,7 +391,8 @@ static int launch(struct vm_spec *spec, struct err *err)
                             .root_fd = -1,
                             .data_fd = -1,
                             .data_read_fd = -1,
-                            .tap_fd = -1};
+                            .tap_fd = -1,
+                            .memory_fd = LAUNCH_MEMORY_FD};
     int r = vm_spec_check(spec, err);
 
     (void)snprintf(root, sizeof(root), "%s/%s", spec->run_dir, MACHINE_ROOT);

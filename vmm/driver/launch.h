@@ -7,6 +7,10 @@
 #ifndef VMM_LAUNCH_H
 #define VMM_LAUNCH_H
 
+/* Descriptors that it is started with, for a template or a clone. */
+#define LAUNCH_MEMORY_FD 3
+#define LAUNCH_STATE_FD  4
+
 int vm_launch_main(void);
 
 #endif

@@ -206,6 +206,8 @@ static struct qemu_vm *vm_new(uv_loop_t *loop, const struct vm_spec *spec, const
     v->pidfd = -1;
     v->facts.code = -1;
     v->facts.memory_mb = spec->memory_mb;
+    v->memory_fd = spec->memory_fd;
+    v->state_fd = spec->state_fd;
     v->work.data = v;
     if (uv_timer_init(loop, &v->timer) != 0 || uv_timer_init(loop, &v->reconnect) != 0)
         abort(); /* cannot fail on Unix */
@@ -367,5 +369,6 @@ const struct vm_driver vm_qemu = {
     .release = qemu_release,
     .console = qemu_console,
     .processors = qemu_processors,
+    .snapshot = qemu_snapshot,
     .remove = qemu_remove,
 };

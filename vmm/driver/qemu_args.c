@@ -37,6 +37,11 @@ unsigned qemu_tb_mb(const struct vm_spec *spec)
     return mb < 64 ? 64 : mb > 256 ? 256 : mb;
 }
 
+static bool has_memory_file(const struct vm_spec *spec)
+{
+    return spec->memory != VM_MEMORY_OWN;
+}
+
 static void add_machine(struct args *a, const struct vm_spec *spec)
 {
     add(a, "-name");
@@ -53,7 +58,7 @@ static void add_machine(struct args *a, const struct vm_spec *spec)
     add(a, "-sandbox");
     add(a, "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny");
     add(a, "-M");
-    add(a, "microvm,isa-serial=on,rtc=on");
+    add(a, "microvm,isa-serial=on,rtc=on%s", has_memory_file(spec) ? ",memory-backend=mem" : "");
     add(a, "-accel");
     if (spec->accel == VM_ACCEL_KVM)
         add(a, "kvm");
@@ -67,6 +72,19 @@ static void add_machine(struct args *a, const struct vm_spec *spec)
     add(a, "%u", spec->memory_mb);
     add(a, "-smp");
     add(a, "%u", spec->vcpus);
+}
+
+static void add_memory(struct args *a, const struct vm_spec *spec, const struct qemu_places *p)
+{
+    if (!has_memory_file(spec))
+        return;
+    add(a, "-object");
+    add(a, "memory-backend-file,id=mem,size=%uM,mem-path=/proc/self/fd/%d,share=%s",
+        spec->memory_mb, p->memory_fd, spec->memory == VM_MEMORY_TEMPLATE ? "on" : "off");
+    if (spec->memory == VM_MEMORY_CLONE) {
+        add(a, "-incoming");
+        add(a, "defer");
+    }
 }
 
 static void add_channels(struct args *a, const struct qemu_places *p)
@@ -108,8 +126,9 @@ static void add_devices(struct args *a, const struct vm_spec *spec, const struct
     add(a, "rng-builtin,id=rng");
     add(a, "-device");
     add(a, "virtio-rng-device,rng=rng");
-    add(a, "-device"); /* memory that the guest frees returns to the host */
-    add(a, "virtio-balloon-device,free-page-reporting=on");
+    /* Memory that the guest frees returns to the host, unless it is shared with others. */
+    add(a, "-device");
+    add(a, "virtio-balloon-device,free-page-reporting=%s", has_memory_file(spec) ? "off" : "on");
     if (p->root_fd >= 0) {
         add_disk_fd(a, p->root_fd, 1);
         add_disk(a, "root", 1, "readonly=on");
@@ -162,9 +181,11 @@ char **qemu_args(const struct vm_spec *spec, const struct qemu_places *places)
 
     add(&a, "%s", places->program);
     add_machine(&a, spec);
+    add_memory(&a, spec, places);
     add_channels(&a, places);
     add_devices(&a, spec, places);
-    add_boot(&a, spec, places);
+    if (spec->memory != VM_MEMORY_CLONE) /* it has booted */
+        add_boot(&a, spec, places);
     argv = a.failed ? NULL : calloc((size_t)a.n + 1, sizeof(*argv));
     for (i = 0; i < a.n; i++) {
         if (argv != NULL)

@@ -15,6 +15,7 @@ struct qemu_places {
     int root_fd;                 /* read-only */
     int data_fd, data_read_fd;   /* the same disk for reading and writing, and for reading only */
     int tap_fd;
+    int memory_fd; /* see enum vm_memory */
 };
 
 /* Build a NULL-terminated argv of malloc'ed strings. Returns NULL when out of memory. */

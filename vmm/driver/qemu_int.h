@@ -3,6 +3,7 @@
  *   qemu.c         the driver's table and a machine's way from start to report
  *   qemu_launch.c  the launcher's side of a start: spec in, warnings and reasons out
  *   qemu_talk.c    the conversation over QMP: readiness, the guest's end, the console
+ *   qemu_snapshot.c a template's snapshot, and a clone's start from it
  *   qemu_remove.c  removal of what no manager holds */
 #ifndef VMM_QEMU_INT_H
 #define VMM_QEMU_INT_H
@@ -43,7 +44,8 @@ struct qemu_vm {
     char control_text[2048], error_text[1024];
     size_t control_len, error_len;
     int pidfd;
-    int n_open; /* handles whose on_closed is due, when CLOSING */
+    int n_open;              /* handles whose on_closed is due, when CLOSING */
+    int memory_fd, state_fd; /* of the spec, during start */
     bool adopted, started, released, untouched;
     bool control_ended, errors_ended, stopping, quitting, guest_ended;
     struct err start_err;
@@ -75,6 +77,16 @@ void qemu_connect(struct qemu_vm *v);
 void qemu_quit(struct qemu_vm *v);
 TR_MUST_CHECK int qemu_console(struct vm *vm, vm_text_cb cb, void *arg);
 int qemu_processors(struct vm *vm, vm_text_cb cb, void *arg);
+
+/* A command that the start depends on was refused, or its connection broke. */
+void qemu_start_refused(struct qemu_vm *v, int status, const struct err *err);
+/* The machine is ready to run: let it. */
+void qemu_continue(struct qemu_vm *v);
+
+/* qemu_snapshot.c */
+int qemu_snapshot(struct vm *vm, int state_fd, vm_done_cb cb, void *arg);
+/* QEMU waits for the state to start from. Ends in qemu_continue() or qemu_start_refused(). */
+void qemu_restore(struct qemu_vm *v);
 
 /* qemu_remove.c */
 TR_MUST_CHECK int qemu_remove(uv_loop_t *loop, const struct vm_spec *spec, vm_done_cb cb, void *arg,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "vmm/driver/launch.h"
 #include "vmm/driver/warn_once.h"
 #include "vmm/proc/child.h"
 
@@ -129,7 +130,7 @@ static int spawn(struct qemu_vm *v, const char *exe, struct err *err)
 {
     static char role[] = "--launch-machine";
     char *argv[] = {(char *)exe, role, NULL};
-    uv_stdio_container_t stdio[3] = {0};
+    uv_stdio_container_t stdio[LAUNCH_STATE_FD + 1] = {0};
     uv_process_options_t options = {0};
     int r;
 
@@ -143,6 +144,16 @@ static int spawn(struct qemu_vm *v, const char *exe, struct err *err)
     options.env = (char **)child_environment;
     options.stdio = stdio;
     options.stdio_count = 3;
+    if (v->vm.copy.spec.memory != VM_MEMORY_OWN) {
+        stdio[LAUNCH_MEMORY_FD].flags = UV_INHERIT_FD;
+        stdio[LAUNCH_MEMORY_FD].data.fd = v->memory_fd;
+        options.stdio_count = LAUNCH_MEMORY_FD + 1;
+    }
+    if (v->vm.copy.spec.memory == VM_MEMORY_CLONE) {
+        stdio[LAUNCH_STATE_FD].flags = UV_INHERIT_FD;
+        stdio[LAUNCH_STATE_FD].data.fd = v->state_fd;
+        options.stdio_count = LAUNCH_STATE_FD + 1;
+    }
     options.flags = UV_PROCESS_DETACHED; /* outlives us, in a session of its own */
     options.exit_cb = on_process_end;
     r = uv_spawn(v->loop, &v->process, &options);

@@ -73,8 +73,7 @@ static void on_event(struct qmp *q, const char *name, json_t *data, void *arg)
         on_guest_end(v);
 }
 
-/* A command that the start depends on was refused, or its connection broke. */
-static void start_refused(struct qemu_vm *v, int status, const struct err *err)
+void qemu_start_refused(struct qemu_vm *v, int status, const struct err *err)
 {
     if (v->start_err.code == 0)
         (void)tr_err_set(&v->start_err, status, "%s", err->msg);
@@ -97,9 +96,17 @@ static void on_cont(int status, json_t *value, const struct err *err, void *arg)
 
     (void)value;
     if (status != 0)
-        start_refused(v, status, err);
+        qemu_start_refused(v, status, err);
     else
         become_running(v);
+}
+
+void qemu_continue(struct qemu_vm *v)
+{
+    int r = v->qmp == NULL ? UV_ENOTCONN : qmp_execute(v->qmp, "cont", NULL, on_cont, v);
+
+    if (r != 0)
+        qemu_start_refused(v, r, &(struct err){.msg = "QMP: cannot send"});
 }
 
 /* QEMU waits before the first instruction until it is told to go on, so that not even a guest that
@@ -110,11 +117,11 @@ static void on_status(int status, json_t *value, const struct err *err, void *ar
     const char *name = json_string_value(json_object_get(value, "status"));
 
     if (status != 0) {
-        start_refused(v, status, err);
+        qemu_start_refused(v, status, err);
     } else if (name != NULL && strcmp(name, "prelaunch") == 0) {
-        status = qmp_execute(v->qmp, "cont", NULL, on_cont, v);
-        if (status != 0)
-            start_refused(v, status, &(struct err){.msg = "QMP: cannot send"});
+        qemu_continue(v);
+    } else if (name != NULL && strcmp(name, "inmigrate") == 0 && !v->adopted) {
+        qemu_restore(v);
     } else {
         become_running(v);
         if (v->state == VM_RUNNING && name != NULL && strcmp(name, "shutdown") == 0)

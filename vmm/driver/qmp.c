@@ -4,9 +4,11 @@
  * Faults (bytes that are no QMP, a late answer, a broken connection) enter at finish(). */
 #include "vmm/driver/qmp.h"
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "vmm/driver/qmp_parse.h"
@@ -238,7 +240,36 @@ static int send_text(struct qmp *q, char *text)
     return r;
 }
 
-int qmp_execute(struct qmp *q, const char *command, json_t *arguments, qmp_reply_cb cb, void *arg)
+/* libuv passes only descriptors of its own kinds of handles: at once, by hand. text is freed. */
+static int send_with_fd(struct qmp *q, char *text, int fd)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.head = {.cmsg_len = CMSG_LEN(sizeof(int)),
+                          .cmsg_level = SOL_SOCKET,
+                          .cmsg_type = SCM_RIGHTS}};
+    struct iovec io = {.iov_base = text, .iov_len = strlen(text)};
+    struct msghdr msg = {.msg_iov = &io,
+                         .msg_iovlen = 1,
+                         .msg_control = control.bytes,
+                         .msg_controllen = sizeof(control.bytes)};
+    uv_os_fd_t to;
+    ssize_t n = -1;
+
+    memcpy(CMSG_DATA(&control.head), &fd, sizeof(fd));
+    if (uv_stream_get_write_queue_size((uv_stream_t *)&q->pipe) > 0)
+        return UV_EAGAIN;
+    if (uv_fileno((uv_handle_t *)&q->pipe, &to) == 0)
+        n = sendmsg(to, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n != (ssize_t)io.iov_len)
+        return n < 0 ? -errno : UV_EIO;
+    free(text);
+    return 0;
+}
+
+int qmp_execute_fd(struct qmp *q, const char *command, json_t *arguments, int fd, qmp_reply_cb cb,
+                   void *arg)
 {
     json_t *message; /* new */
     struct command *c;
@@ -259,7 +290,7 @@ int qmp_execute(struct qmp *q, const char *command, json_t *arguments, qmp_reply
         free(text);
         return UV_ENOMEM;
     }
-    r = send_text(q, text);
+    r = fd >= 0 ? send_with_fd(q, text, fd) : send_text(q, text);
     if (r != 0) {
         free(c);
         free(text);
@@ -274,6 +305,11 @@ int qmp_execute(struct qmp *q, const char *command, json_t *arguments, qmp_reply
     q->n_pending++;
     arm(q);
     return 0;
+}
+
+int qmp_execute(struct qmp *q, const char *command, json_t *arguments, qmp_reply_cb cb, void *arg)
+{
+    return qmp_execute_fd(q, command, arguments, -1, cb, arg);
 }
 
 void qmp_close(struct qmp *q)

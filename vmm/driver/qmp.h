@@ -31,6 +31,11 @@ TR_MUST_CHECK int qmp_open(uv_loop_t *loop, int fd, const struct qmp_cbs *cbs, v
 TR_MUST_CHECK int qmp_execute(struct qmp *q, const char *command, json_t *arguments,
                               qmp_reply_cb cb, void *arg);
 
+/* The same, with a descriptor that goes along (borrowed for the call). UV_EAGAIN: earlier commands
+ * are still on their way out. */
+TR_MUST_CHECK int qmp_execute_fd(struct qmp *q, const char *command, json_t *arguments, int fd,
+                                 qmp_reply_cb cb, void *arg);
+
 /* Close; open commands get UV_ECANCELED, then on_close runs. Again: nothing. */
 void qmp_close(struct qmp *q);
 

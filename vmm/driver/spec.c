@@ -28,12 +28,12 @@ static const struct {
     FIELD(run_dir, FIELD_TEXT),     FIELD(cgroup, FIELD_TEXT),    FIELD(qemu, FIELD_TEXT),
     FIELD(netns, FIELD_TEXT),       FIELD(tap, FIELD_TEXT),       FIELD(mac, FIELD_MAC),
     FIELD(mtu, FIELD_U16),          FIELD(uid, FIELD_U32),        FIELD(gid, FIELD_U32),
-    FIELD(cmdline, FIELD_TEXT),
+    FIELD(cmdline, FIELD_TEXT),     FIELD(memory, FIELD_U32),     FIELD(disk_from, FIELD_TEXT),
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-_Static_assert(sizeof(enum vm_accel) == 4 && sizeof(unsigned) == 4 && sizeof(uid_t) == 4 &&
-                   sizeof(gid_t) == 4,
+_Static_assert(sizeof(enum vm_accel) == 4 && sizeof(enum vm_memory) == 4 && sizeof(unsigned) == 4 &&
+                   sizeof(uid_t) == 4 && sizeof(gid_t) == 4,
                "these travel as FIELD_U32");
 
 static const char *text_of(const char *s)
@@ -86,6 +86,11 @@ int vm_spec_check(const struct vm_spec *spec, struct err *err)
         return tr_err_set(err, UV_EINVAL, "machine: bad tap or namespace name");
     if (spec->accel != VM_ACCEL_TCG && spec->accel != VM_ACCEL_KVM)
         return tr_err_set(err, UV_EINVAL, "machine: bad accelerator");
+    if (spec->memory > VM_MEMORY_CLONE)
+        return tr_err_set(err, UV_EINVAL, "machine: bad kind of memory");
+    if (text_of(spec->disk_from)[0] != '\0' &&
+        (spec->disk_from[0] != '/' || text_of(spec->data_disk)[0] == '\0'))
+        return tr_err_set(err, UV_EINVAL, "machine: a disk to copy needs an absolute path");
     if (strpbrk(text_of(spec->cmdline), "\n\"") != NULL)
         return tr_err_set(err, UV_EINVAL, "machine: bad kernel command line");
     return 0;

@@ -4,6 +4,7 @@
  *   i  idle for ever          s  power off          r  reset
  *   p  panic like Linux does: a message, then a reset
  *   d  wait some 100 million cycles, then as p
+ *   c  say the letters from a on, each after a while, the next one kept in memory
  * Entered by QEMU in 32-bit protected mode (PVH), ebx -> hvm_start_info. */
     .section .note.pvh, "a", @note
     .align 4
@@ -39,8 +40,21 @@ _start:
     je panic
     cmp $'d', %al
     je delayed
+    cmp $'c', %al
+    je count
 idle:
     hlt
+    jmp idle
+
+count:
+    mov $letter, %esi
+    call say
+    incb letter
+    mov $10000000, %ecx
+1:  dec %ecx
+    jnz 1b
+    cmpb $'z', letter
+    jbe count
     jmp idle
 
 delayed:
@@ -70,6 +84,9 @@ hello:
     .asciz "test guest\r\n"
 panic_text:
     .asciz "[    1.000000] Kernel panic - not syncing: for a test\r\n[    1.0] more\r\n"
+    .data
+letter:
+    .asciz "a"
     .bss
     .skip 4096
 stack_top:
