@@ -22,6 +22,7 @@
 #include "vmm/agent/event.h"
 #include "vmm/agent/net.h"
 #include "vmm/agent/port.h"
+#include "vmm/agent/renew.h"
 #include "vmm/agent/secrets.h"
 #include "vmm/agent/splice.h"
 #include "vmm/agent/ssh.h"
@@ -83,7 +84,7 @@ static bool parse_address(struct agent_request *req, const char *what, const cha
 
 static bool parse_net(struct agent_request *req, json_t *net, struct hello *h)
 {
-    const char *address = NULL, *gateway = NULL, *edge = NULL;
+    const char *address = NULL, *gateway = NULL, *edge = NULL, *mac = NULL;
     json_t *dns = json_object_get(net, "dns"), *server;
     struct in6_addr any;
     int64_t mtu = 1500;
@@ -97,12 +98,16 @@ static bool parse_net(struct agent_request *req, json_t *net, struct hello *h)
     }
     if (!agent_json_string(req, net, "address", &address) ||
         !agent_json_string(req, net, "gateway", &gateway) ||
-        !agent_json_string(req, net, "edge", &edge) ||
+        !agent_json_string(req, net, "edge", &edge) || !agent_json_string(req, net, "mac", &mac) ||
         !agent_json_int(req, net, "mtu", 576, 65535, &mtu) ||
         !parse_address(req, "net.address", address, &h->net.address) ||
         !parse_address(req, "net.gateway", gateway, &h->net.gateway) ||
         (edge != NULL && !parse_address(req, "net.edge", edge, &h->edge)))
         return false;
+    if (mac != NULL && !agent_mac_parse(mac, h->net.mac)) {
+        agent_request_error(req, 400, NULL, "net.mac must be six bytes in hexadecimal");
+        return false;
+    }
     h->net.mtu = (uint32_t)mtu;
     h->has_edge = edge != NULL;
     json_array_foreach(dns, i, server)
@@ -176,24 +181,6 @@ static char *instance_text(json_t *body)
 
 /* ---- carrying out ---- */
 
-static int replace_file(const char *path, const char *text, struct err *err)
-{
-    size_t len = strlen(text);
-    char temp[256];
-    int fd, r = 0;
-
-    snprintf(temp, sizeof(temp), "%s.transom", path);
-    fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (fd < 0)
-        return tr_err_set(err, -errno, "%s: %s", temp, strerror(errno));
-    if (write(fd, text, len) != (ssize_t)len || fchmod(fd, 0644) != 0 || rename(temp, path) != 0) {
-        r = tr_err_set(err, -errno, "%s: %s", path, strerror(errno));
-        unlink(temp);
-    }
-    close(fd);
-    return r;
-}
-
 static int set_clock(int64_t ns, struct err *err)
 {
     struct timespec ts = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
@@ -234,13 +221,13 @@ static int set_names(const struct hello *h, struct err *err)
     if (sethostname(h->hostname, strlen(h->hostname)) != 0)
         return tr_err_set(err, -errno, "setting the host name: %s", strerror(errno));
     snprintf(text, sizeof(text), "%s\n", h->hostname); /* systemd sets it again from here */
-    r = replace_file("/etc/hostname", text, err);
+    r = agent_replace_file("/etc/hostname", text, err);
     if (r != 0)
         return r;
     snprintf(text, sizeof(text),
              "127.0.0.1 localhost %s\n127.0.1.1 %s\n::1 localhost ip6-localhost ip6-loopback %s\n",
              h->public_hostname, h->hostname, h->public_hostname);
-    return replace_file("/etc/hosts", text, err);
+    return agent_replace_file("/etc/hosts", text, err);
 }
 
 static int set_resolver(const struct hello *h, struct err *err)
@@ -250,7 +237,7 @@ static int set_resolver(const struct hello *h, struct err *err)
 
     for (size_t i = 0; i < h->n_dns; i++)
         len += (size_t)snprintf(text + len, sizeof(text) - len, "nameserver %s\n", h->dns[i]);
-    return len > 0 ? replace_file("/etc/resolv.conf", text, err) : 0;
+    return len > 0 ? agent_replace_file("/etc/resolv.conf", text, err) : 0;
 }
 
 /* For login shells that we do not start (see /etc/profile.d/transom.sh): NAME='value' lines. */
@@ -266,28 +253,11 @@ static int write_environment(const struct hello *h, struct err *err)
         snprintf(text + len, sizeof(text) - len, "PUBLIC_URL='%s'\n", h->public_url);
     if (mkdir("/run/transom", 0755) != 0 && errno != EEXIST)
         return tr_err_set(err, -errno, "/run/transom: %s", strerror(errno));
-    return replace_file("/run/transom/environment", text, err);
+    return agent_replace_file("/run/transom/environment", text, err);
 }
 
-/* An image ships without an id, so that no two machines share one. */
-static int set_machine_id(struct err *err)
-{
-    uint8_t id[16];
-    char text[40];
-    struct stat st;
-
-    if (stat("/etc/machine-id", &st) == 0 && st.st_size >= 32)
-        return 0;
-    if (getentropy(id, sizeof(id)) != 0)
-        return tr_err_set(err, -errno, "random bytes: %s", strerror(errno));
-    id[6] = (uint8_t)((id[6] & 0x0f) | 0x40); /* a version 4 UUID, as systemd makes them */
-    id[8] = (uint8_t)((id[8] & 0x3f) | 0x80);
-    for (size_t i = 0; i < sizeof(id); i++)
-        snprintf(text + i * 2, sizeof(text) - i * 2, "%02x\n", id[i]);
-    return replace_file("/etc/machine-id", text, err);
-}
-
-static int carry_out(const struct hello *h, struct err *err)
+/* anew: this machine was another one before. */
+static int carry_out(const struct hello *h, bool anew, struct err *err)
 {
     int r = set_clock(h->time_ns, err);
 
@@ -298,7 +268,9 @@ static int carry_out(const struct hello *h, struct err *err)
     if (r == 0)
         r = write_environment(h, err);
     if (r == 0)
-        r = set_machine_id(err);
+        r = agent_renew_machine_id(anew, err);
+    if (r == 0 && anew)
+        r = agent_renew(err);
     if (r == 0)
         r = agent_net_loopback(err);
     if (r == 0 && h->has_net)
@@ -359,6 +331,12 @@ static json_t *describe(const struct agent *a)
                      (int)agent_splices_port(a->splices));
 }
 
+/* Said hello to as another machine: restored from a template, where it had a name already. */
+static bool is_another(const struct agent *a, const struct hello *h)
+{
+    return a->greeted && strcmp(a->id.label, h->label) != 0;
+}
+
 void agent_hello_handle(struct agent_request *req)
 {
     json_t *body = agent_request_json(req);
@@ -372,7 +350,9 @@ void agent_hello_handle(struct agent_request *req)
         return;
     ok = parse(req, body, &h);
     if (ok) {
-        r = a->options.host_test ? 0 : carry_out(&h, &err);
+        r = a->options.host_test ? 0 : carry_out(&h, is_another(a, &h), &err);
+        if (r == 0 && is_another(a, &h))
+            agent_ssh_keys_renew(agent_ssh_get_keys(a->ssh));
         if (r == 0)
             r = keep(a, &h, body);
         if (r == 0) {

@@ -72,6 +72,35 @@ static int run(struct session *s, struct request *req)
     return r;
 }
 
+bool agent_mac_parse(const char *text, uint8_t mac[6])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < 6; i++, text += 3) {
+        const char *high = text[0] != '\0' ? strchr(digits, text[0]) : NULL;
+        const char *low = high != NULL && text[1] != '\0' ? strchr(digits, text[1]) : NULL;
+
+        if (low == NULL || text[2] != (i < 5 ? ':' : '\0'))
+            return false;
+        mac[i] = (uint8_t)((high - digits) << 4 | (low - digits));
+    }
+    return (mac[0] & 1) == 0;
+}
+
+/* The peer knows the machine by this address alone. A card in use takes it, too. */
+static int set_mac(struct session *s, unsigned index, const uint8_t mac[6])
+{
+    static const uint8_t none[6];
+    struct ifinfomsg info = {.ifi_index = (int)index};
+    struct request req;
+
+    if (memcmp(mac, none, sizeof(none)) == 0)
+        return 0;
+    begin(&req, RTM_NEWLINK, 0, &info, sizeof(info));
+    attribute(&req, IFLA_ADDRESS, mac, 6);
+    return run(s, &req);
+}
+
 static int link_up(struct session *s, unsigned index, uint32_t mtu)
 {
     struct ifinfomsg info = {.ifi_index = (int)index, .ifi_flags = IFF_UP, .ifi_change = IFF_UP};
@@ -215,6 +244,9 @@ static int setup(struct session *s, const struct agent_net *net, struct err *err
     }
     if (index == 0)
         return tr_err_set(err, UV_ENODEV, "there is no network card " CARD);
+    r = set_mac(s, index, net->mac);
+    if (r != 0)
+        return tr_err_set(err, r, "link address of " CARD ": %s", uv_strerror(r));
     r = link_up(s, index, net->mtu);
     if (r != 0)
         return tr_err_set(err, r, "bringing " CARD " up: %s", uv_strerror(r));

@@ -5,6 +5,7 @@
 #define VMM_AGENT_NET_H
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "transom/err.h"
@@ -12,7 +13,11 @@
 struct agent_net {
     struct in_addr address, gateway;
     uint32_t mtu;
+    uint8_t mac[6]; /* all 0: as it is */
 };
+
+/* "02:54:64:40:00:05": six bytes of an address that is one card's own. */
+bool agent_mac_parse(const char *text, uint8_t mac[6]);
 
 /* Bring loopback up. */
 TR_MUST_CHECK int agent_net_loopback(struct err *err);

@@ -294,6 +294,19 @@ void agent_ssh_keys_hello(struct agent_ssh_keys *keys, const json_t *list)
         log_error("ssh: host key: %s", err.msg);
 }
 
+void agent_ssh_keys_renew(struct agent_ssh_keys *keys)
+{
+    char path[300];
+
+    for (size_t i = 0; i < keys->n; i++)
+        free(keys->list[i]);
+    keys->n = 0;
+    keys->host_key[0] = '\0';
+    snprintf(path, sizeof(path), "%s/host_key", keys->dir);
+    if (unlink(path) != 0 && errno != ENOENT)
+        log_error("ssh: %s: %s", path, strerror(errno));
+}
+
 static void on_waiting_close(struct agent_request *req, uint32_t code)
 {
     struct agent_ssh_keys *keys = req->ctx;

@@ -24,6 +24,8 @@ void agent_ssh_keys_handle_post(struct agent_request *req);
 /* "ssh_keys" of hello, a list of objects as in the request above, or NULL: what is none is passed
  * over. */
 void agent_ssh_keys_hello(struct agent_ssh_keys *keys, const json_t *list);
+/* The machine has become another one: none of its keys is left. */
+void agent_ssh_keys_renew(struct agent_ssh_keys *keys);
 /* Is the host key being made? agent_ssh_host_key_made() follows. */
 bool agent_ssh_keys_are_making(const struct agent_ssh_keys *keys);
 /* The folder of host_key and authorized_keys. */
