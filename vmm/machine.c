@@ -22,6 +22,7 @@
 #include "vmm/machine_internal.h"
 #include "vmm/ssh_keys.h"
 #include "vmm/node.h"
+#include "vmm/template.h"
 
 #define SHUTDOWN_GRACE_MS 5000
 #define SYNC_LAST_MS      10000
@@ -379,6 +380,8 @@ static void on_start(struct vm *vm, int status, const struct err *err, void *arg
             machine_go_down(m);
             return;
         }
+        if (machine_boots_instead(m, err->msg))
+            return;
         snprintf(reason, sizeof(reason), "%s", err->msg);
         vmm_sandbox_on_lost(m->sb, true, reason); /* calls stop() */
         return;
@@ -448,39 +451,52 @@ static void no_more(void *arg)
     (void)arg;
 }
 
-static json_t *net_json(const struct vmm_machine *m)
+static json_t *net_json(const struct net_port *port)
 {
-    if (!m->attached)
+    char mac[18];
+
+    if (port == NULL)
         return json_null();
-    return json_pack("{ss, ss, s[s], si, ss}", "address", m->port.address, "gateway",
-                     m->port.gateway, "dns", m->port.dns, "mtu", m->port.mtu, "edge", m->port.edge);
+    snprintf(mac, sizeof(mac), "%02x:%02x:%02x:%02x:%02x:%02x", port->mac[0], port->mac[1],
+             port->mac[2], port->mac[3], port->mac[4], port->mac[5]);
+    return json_pack("{ss, ss, s[s], si, ss, ss}", "address", port->address, "gateway",
+                     port->gateway, "dns", port->dns, "mtu", port->mtu, "edge", port->edge, "mac",
+                     mac);
+}
+
+json_t *machine_hello_json(const char *label, uint64_t instance, const char *host, const char *url,
+                           const struct net_port *port)
+{
+    unsigned char seed[48], text[sizeof(seed) * 4 / 3 + 4];
+    struct timespec now;
+    json_t *out;
+
+    if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
+        return NULL;
+    EVP_EncodeBlock(text, seed, sizeof(seed));
+    clock_gettime(CLOCK_REALTIME, &now);
+    out = json_pack("{si, sI, ss, ss, ss, sI, ss, so, s{}, ss}", "api", 1, "instance",
+                    (json_int_t)instance, "label", label, "hostname", label, "public_hostname",
+                    host, "time_ns", (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec,
+                    "entropy_b64", (char *)text, "net", net_json(port), "env", "public_url", url);
+    explicit_bzero(seed, sizeof(seed));
+    explicit_bzero(text, sizeof(text));
+    return out;
 }
 
 static json_t *agent_hello(void *arg)
 {
     struct vmm_machine *m = arg;
     const struct vmm *vmm = m->ms->vmm;
-    unsigned char seed[48], text[sizeof(seed) * 4 / 3 + 4];
     char host[300], url[512];
-    struct timespec now;
     json_t *out;
 
     vmm_view_host(vmm, m->label, host, sizeof(host));
     vmm_view_url(vmm, m->label, url, sizeof(url));
-    if (getrandom(seed, sizeof(seed), 0) != (ssize_t)sizeof(seed))
-        return NULL;
-    EVP_EncodeBlock(text, seed, sizeof(seed));
-    clock_gettime(CLOCK_REALTIME, &now);
-    out = json_pack("{si, sI, ss, ss, ss, sI, ss, so, s{}, ss}", "api", 1, "instance",
-                    (json_int_t)m->instance, "label", m->label, "hostname", m->label,
-                    "public_hostname", host, "time_ns",
-                    (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec, "entropy_b64", (char *)text,
-                    "net", net_json(m), "env", "public_url", url);
+    out = machine_hello_json(m->label, m->instance, host, url, m->attached ? &m->port : NULL);
     if (out != NULL &&
         json_object_set_new(out, "ssh_keys", vmm_ssh_keys_json(m->sb, uv_now(vmm->loop))) != 0)
         log_warn("vm=%s: SSH keys are not told: out of memory", m->label);
-    explicit_bzero(seed, sizeof(seed));
-    explicit_bzero(text, sizeof(text));
     return out;
 }
 
@@ -546,10 +562,24 @@ static void agent_ready(const json_t *answer, void *arg)
     json_int_t port = json_integer_value(json_object_get(answer, "loopback_port"));
     const char *boot_id;
 
-    log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
+    boot_id = json_string_value(json_object_get(answer, "boot_id"));
+    if (m->restored && !m->up && !m->waits && !m->stopping && m->vm != NULL) {
+        if (boot_id == NULL || strcmp(boot_id, vmm_template_boot_id(m->ms->template)) == 0) {
+            log_error("vm=%s: its agent has not made it another machine than the template",
+                      m->label);
+            m->ms->driver->kill(m->vm); /* it boots instead */
+            return;
+        }
+        vmm_template_judge(m->ms->template, true);
+    }
+    log_info("vm=%s: agent %.40s is ready, %s %llu ms ago", m->label,
+             version == NULL ? "?" : version,
+             m->n_boots == 0 ? "adopted"
+             : m->restored   ? "restored"
+                             : "booted",
+             (unsigned long long)(uv_now(m->ms->vmm->loop) - m->launched_ms));
     if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
         vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
-    boot_id = json_string_value(json_object_get(answer, "boot_id"));
     if (m->sync == NULL) {
         snprintf(m->boot_id, sizeof(m->boot_id), "%s", boot_id != NULL ? boot_id : "");
         open_sync(m);
@@ -622,10 +652,12 @@ int machine_open_agent(struct vmm_machine *m)
 int machine_launch(struct vmm_machine *m, struct err *err)
 {
     struct vmm_machines *ms = m->ms;
+    char disk_from[VMM_TEMPLATE_PATH];
     struct vmm_image image;
     struct vm_spec spec;
     int r = vmm_image_find(ms->vmm->options, &image, err);
 
+    m->restored = false;
     if (r != 0)
         return r;
     r = vmm_file_mkdirs(m->data_dir, 0700, err);
@@ -636,9 +668,12 @@ int machine_launch(struct vmm_machine *m, struct err *err)
         spec.kernel = image.kernel;
         spec.initrd = image.initrd;
         spec.root_image = image.root;
+        m->launched_ms = uv_now(ms->vmm->loop);
+        m->restored = !m->no_restore && vmm_template_use(ms->template, &image, &spec, disk_from);
         r = ms->driver->start(ms->vmm->loop, NULL, &spec,
                               (uint64_t)ms->vmm->options->start_timeout_ms, &machine_vm_cbs, m,
                               &m->vm, err);
+        vmm_template_release(&spec);
     }
     vmm_image_fini(&image);
     if (r == 0) {
@@ -775,6 +810,8 @@ int vmm_machines_open(struct vmm *vmm, struct vmm_machines **out, struct err *er
         r = vmm_file_mkdirs(ms->vm_dir, 0755, err);
     if (r == 0 && vmm->options->net_enabled)
         r = open_net(ms, err);
+    if (r == 0 && vmm->options->snapshots)
+        r = vmm_template_open(ms, &ms->template, err);
     if (r != 0) {
         free(ms);
         return r;
@@ -805,7 +842,7 @@ static void on_net_down(int status, const struct err *err, void *arg)
 /* When the last machine is gone or let go of: the network. */
 static void maybe_closed(struct vmm_machines *ms)
 {
-    if (!ms->closing || ms->machines != NULL)
+    if (!ms->closing || ms->machines != NULL || ms->template != NULL)
         return;
     ms->closing = false; /* once */
     if (ms->net == NULL)
@@ -814,6 +851,14 @@ static void maybe_closed(struct vmm_machines *ms)
         net_down(ms->net, on_net_down, ms);
     else
         net_close(ms->net, on_net_closed, ms);
+}
+
+static void on_template_closed(void *arg)
+{
+    struct vmm_machines *ms = arg;
+
+    ms->template = NULL;
+    maybe_closed(ms);
 }
 
 static void on_deferred_close(uv_work_t *work, int status)
@@ -850,7 +895,9 @@ void vmm_machines_close(struct vmm_machines *ms, bool stop_all, void (*cb)(void 
             log_error("vm=%s: %s", m->label, err.msg);
         }
     }
-    if (ms->machines != NULL)
+    if (ms->template != NULL)
+        vmm_template_close(ms->template, on_template_closed, ms);
+    if (ms->machines != NULL || ms->template != NULL)
         return;
     /* Never before this returns. */
     work = malloc(sizeof(*work));
@@ -883,6 +930,8 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
         if (m->sync != NULL && !m->stopping)
             vmm_sync_tick(m->sync, now_ms);
     }
+    if (ms->template != NULL)
+        vmm_template_tick(ms->template, now_ms);
 }
 
 json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb)

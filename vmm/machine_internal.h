@@ -59,9 +59,11 @@ struct vmm_machine {
     bool adopting;      /* found after a restart; the sandbox is told once it is taken over */
     bool asked_console; /* of a boot that failed, or since the agent is lost */
     bool boot_over;     /* it took too long: when the process has ended, the next begins */
+    bool restored;      /* it started, or is to, from the template */
+    bool no_restore;    /* that has failed once: it boots cold */
     unsigned n_boots;   /* of this instance; 0: adopted */
     unsigned n_late;    /* of them took too long */
-    uint64_t boot_until_ms;
+    uint64_t boot_until_ms, launched_ms;
     bool removing;  /* the driver removes what is left of it */
     bool releasing; /* the manager ends and lets go of it */
     bool data_removed;
@@ -78,6 +80,7 @@ struct vmm_machines {
     struct net *net; /* NULL: no network */
     char machines_dir[500], vm_dir[180];
     struct vmm_machine *machines;
+    struct vmm_template *template; /* NULL: machines boot */
     /* Recovery. */
     unsigned n_recovering;
     void (*on_recovered)(const struct err *err, void *arg);
@@ -93,10 +96,16 @@ struct vmm_machine *machine_new(struct vmm_machines *ms, struct vmm_sandbox *sb)
 /* What the driver is to be told. Strings point into m, the options and the image. */
 struct vm_spec machine_spec(struct vmm_machine *m);
 extern const struct vm_cbs machine_vm_cbs;
+/* The body of hello (new), or NULL. port NULL: no network. */
+json_t *machine_hello_json(const char *label, uint64_t instance, const char *host, const char *url,
+                           const struct net_port *port);
 /* Begin a boot. Ends in machine_vm_cbs. */
 TR_MUST_CHECK int machine_launch(struct vmm_machine *m, struct err *err);
 /* machine_boot.c: is the boot that just ended (never up) followed by another, which has begun? */
 bool machine_boots_again(struct vmm_machine *m, const struct vm_exit *ex);
+/* The start from the template has failed, for that reason: a boot follows, when this returns true.
+ */
+bool machine_boots_instead(struct vmm_machine *m, const char *why);
 /* Has this boot taken too long? The machine is to be ended then. */
 bool machine_boot_is_late(struct vmm_machine *m, uint64_t now_ms);
 /* The agent's channel is to be opened. */

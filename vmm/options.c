@@ -90,6 +90,7 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
     o->requests_burst = tr_config_int(config, "vmm.requests_burst");
     o->audit_entries = tr_config_int(config, "vmm.audit_entries");
     o->stop_machines_on_exit = tr_config_bool(config, "vmm.stop_machines_on_exit");
+    o->snapshots = tr_config_bool(config, "vmm.snapshots");
     o->net_enabled = tr_config_bool(config, "net.enabled");
     o->quota_mb = tr_config_int(config, "sessions.quota_mb");
     o->repack_objects = tr_config_int(config, "sessions.repack_objects");
