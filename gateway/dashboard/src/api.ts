@@ -13,7 +13,7 @@ async function toError (response: Response): Promise<ApiError> {
 }
 
 /** The answer as it is; faults are thrown as ApiError, status 0 when nobody answered. */
-export async function request (method: string, path: string, options: RequestInit = {}): Promise<Response> {
+export async function request (method: string, path: string, options: RequestInit = {}, tries = 3): Promise<Response> {
   let response: Response
   try {
     response = await fetch(path, { method, cache: 'no-store', redirect: 'error', ...options })
@@ -22,6 +22,11 @@ export async function request (method: string, path: string, options: RequestIni
     throw new ApiError(0, 'unreachable', 'The gateway does not answer. Is this machine online, and the gateway running?')
   }
   if (response.ok) return response
+  if (response.status === 429 && tries > 0) { // too often for this key
+    const seconds = Math.min(10, Math.max(1, Number(response.headers.get('retry-after') ?? 1)))
+    await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+    return await request(method, path, options, tries - 1)
+  }
   if (response.status === 401 && path.startsWith('/v1/')) onSignedOut()
   throw await toError(response)
 }

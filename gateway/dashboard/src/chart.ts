@@ -24,7 +24,7 @@ function one (box: HTMLElement, title: string, unit: string, series: [string, st
     legend: { show: series.length > 1 },
     scales: { y: { range: (_, __, high) => [0, max ?? Math.max(high ?? 0, 1)] } },
     axes: [axis, { ...axis, size: 44 }],
-    series: [{}, ...series.map(([label, stroke]) => ({ label, stroke: color(stroke), width: 2, points: { show: times.length < 30 } }))]
+    series: [{}, ...series.map(([label, stroke]) => ({ label, stroke: color(stroke), width: 2, points: { show: times.length < 30, fill: color('--back') } }))]
   }, [times, ...series.map(([, , values]) => values)] as uPlot.AlignedData, box)
 }
 

@@ -55,8 +55,8 @@ export function ListPage () {
   if (after.length > 0) params.set('after', after[after.length - 1]!)
   const { value, error, reload, set } = useLoad<SandboxPage>(`/v1/sandboxes?${queryText(params)}`)
   const [typed, setTyped] = useState(search)
-  const settle = useSettled(() => go(listLink(typed, state, []), true), 200)
-  const changed = useSettled(reload, 300)
+  const settle = useSettled(() => go(listLink(typed, state, []), true), 200, true)
+  const changed = useSettled(reload, 500)
 
   useTick(10000)
   useEvents((event) => {

@@ -19,14 +19,16 @@ export function useLoad<T> (path: string | undefined): Loaded<T> {
   return { value: state.value, error: state.error, loading: state.path !== path && state.error === undefined, reload, set: (value) => setState({ value, path }) }
 }
 
-/** Runs call once, a moment after the last of many reasons. */
-export function useSettled (call: () => void, ms: number): () => void {
-  const timer = useRef<number>(0)
-  const last = useRef(call)
-  last.current = call
+/** Runs call a moment after it was asked for; more who ask meanwhile add nothing, or, with last,
+ * put it off: for what is being typed. */
+export function useSettled (call: () => void, ms: number, last = false): () => void {
+  const timer = useRef(0)
+  const latest = useRef(call)
+  latest.current = call
   useEffect(() => () => clearTimeout(timer.current), [])
   return useCallback(() => {
+    if (timer.current !== 0 && !last) return
     clearTimeout(timer.current)
-    timer.current = setTimeout(() => last.current(), ms)
-  }, [ms])
+    timer.current = setTimeout(() => { timer.current = 0; latest.current() }, ms)
+  }, [ms, last])
 }

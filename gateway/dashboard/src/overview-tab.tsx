@@ -10,12 +10,19 @@ import type { Idle, Stats } from './types.ts'
 
 type Chart = typeof import('./chart.ts')
 const KEPT = 360 // an hour of samples
+const dark = matchMedia('(prefers-color-scheme: dark)')
 
 function Charts ({ samples }: { samples: Stats[] }) {
   const box = useRef<HTMLDivElement>(null)
   const [chart, setChart] = useState<Chart>()
+  const [scheme, setScheme] = useState(dark.matches)
   useEffect(() => { void import('./chart.ts').then(setChart) }, [])
-  useEffect(() => chart === undefined || box.current === null ? undefined : chart.draw(box.current, samples), [chart, samples])
+  useEffect(() => {
+    const change = (): void => setScheme(dark.matches)
+    dark.addEventListener('change', change)
+    return () => dark.removeEventListener('change', change)
+  }, [])
+  useEffect(() => chart === undefined || box.current === null ? undefined : chart.draw(box.current, samples), [chart, samples, scheme])
   return <div ref={box} class="charts" />
 }
 

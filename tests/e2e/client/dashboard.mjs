@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline'
 import { browse } from './browser.mjs'
 
 const { args = [], size, dark = false } = JSON.parse(process.argv[2])
-const limit = 45000
+let limit = 45000 // ms, of the task under way
 
 /** "role=button[name='Save']" and "label=..." besides Playwright's own selectors. */
 function locate (page, what) {
@@ -28,7 +28,6 @@ await browse(args, async (page) => {
   page.on('pageerror', (error) => seen.faults.push(String(error)))
   page.on('console', (message) => { if (message.type() === 'error' && !/Failed to load resource/.test(message.text())) seen.faults.push(message.text()) })
   page.on('request', (request) => { if (origin !== '' && !request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) seen.foreign.push(request.url()) })
-  page.setDefaultTimeout(limit)
 
   const can = {
     goto: async (url) => { origin = new URL(url).origin; await page.goto(url) },
@@ -55,6 +54,7 @@ await browse(args, async (page) => {
     scheme: async (colorScheme) => { await page.emulateMedia({ colorScheme }) },
     cookies: async () => await page.context().cookies(),
     seen: async () => seen,
+    forget: async () => { for (const list of Object.values(seen)) list.length = 0 },
     /** Findings of axe that are serious or worse. It comes in by way of the debugger: the policy stays as it is. */
     axe: async () => {
       const source = createRequire(import.meta.url)('axe-core').source
@@ -73,6 +73,7 @@ await browse(args, async (page) => {
   for await (const line of createInterface({ input: process.stdin })) {
     const task = JSON.parse(line)
     let answer
+    page.setDefaultTimeout(limit = task.ms)
     try {
       answer = { value: await can[task.do](...task.args) ?? null }
     } catch (error) {

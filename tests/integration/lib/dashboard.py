@@ -81,10 +81,10 @@ class Browser:
         self.clock = None
 
     def __call__(self, what, *args, limit=60):
-        self.clock = threading.Timer(limit, self.popen.kill)
+        self.clock = threading.Timer(limit + 20, self.popen.kill)
         self.clock.start()
         try:
-            self.popen.stdin.write(json.dumps({"do": what, "args": args}).encode() + b"\n")
+            self.popen.stdin.write(json.dumps({"do": what, "args": args, "ms": limit * 1000}).encode() + b"\n")
             self.popen.stdin.flush()
             line = self.popen.stdout.readline()
         except OSError:
