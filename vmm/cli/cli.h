@@ -23,18 +23,18 @@ struct cli {
     struct http *http;
     /* every command */
     bool json, help;
-    const char *socket, *api, *key_file;
+    const char *socket, *api, *key_file, *profile;
     /* commands on a sandbox */
     const char *session, *sandbox;
     /* single commands */
-    const char *signal, *owner, *limit, *config;
+    const char *signal, *owner, *limit, *config, *address;
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
     const char *to, *format, *message;
     const char *protocol, *port, *path, *expires, *file, *files, *run, *persist, *idle_timeout;
     struct cli_list env, scopes;
     bool force, recursive;
     bool interactive, detach, follow, yes, host, curl, keep;
-    bool strip, wake, no_wake, embed, no_embed, revoke;
+    bool insecure, strip, wake, no_wake, embed, no_embed, revoke;
 };
 
 /* An option of a command; the value goes to the member of struct cli at offset. */
@@ -105,6 +105,9 @@ char *cli_printf(const char *fmt, ...) TR_PRINTF(1, 2);
  * as they are, quoted where need be. The caller frees. */
 char *cli_shell_text(int argc, char **argv);
 json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after saying which is not */
+
+/* ssh into a session's sandbox with further words for it: options. Returns the exit status. */
+int cli_ssh(struct cli *cli, const char *session, int n, char **words);
 
 /* A port number of the command line; -CLI_USAGE after saying that it is none. */
 int cli_port(const char *text);
@@ -209,6 +212,14 @@ int cmd_version(struct cli *cli, int argc, char **argv);
 int cmd_key_create(struct cli *cli, int argc, char **argv);
 int cmd_key_list(struct cli *cli, int argc, char **argv);
 int cmd_key_delete(struct cli *cli, int argc, char **argv);
+int cmd_completion(struct cli *cli, int argc, char **argv);
+int cmd_complete(struct cli *cli, int argc, char **argv);
+int cmd_man(struct cli *cli, int argc, char **argv);
+int cmd_login(struct cli *cli, int argc, char **argv);
+int cmd_logout(struct cli *cli, int argc, char **argv);
+int cmd_profile_list(struct cli *cli, int argc, char **argv);
+int cmd_profile_use(struct cli *cli, int argc, char **argv);
+int cmd_port_forward(struct cli *cli, int argc, char **argv);
 int cmd_doctor(struct cli *cli, int argc, char **argv);
 int cmd_audit(struct cli *cli, int argc, char **argv);
 int cmd_events(struct cli *cli, int argc, char **argv);

@@ -18,6 +18,9 @@ const struct cli_option cli_common_options[] = {
     {0, "api", "URL", "a remote API; its key comes from TRANSOM_API_KEY or --key-file", CLI_TEXT,
      AT(api)},
     {0, "key-file", "FILE", "file that holds the API key", CLI_TEXT, AT(key_file)},
+    {0, "profile", "PROFILE",
+     "an API of transom login (default TRANSOM_PROFILE, else the one last chosen)", CLI_TEXT,
+     AT(profile)},
     {'h', "help", NULL, "this text", CLI_FLAG, AT(help)},
     {0, NULL, NULL, NULL, CLI_FLAG, 0},
 };
@@ -165,6 +168,15 @@ static const struct cli_option doctor_options[] = {
      CLI_TEXT, AT(config)},
     END,
 };
+static const struct cli_option login_options[] = {
+    {0, "insecure", NULL, "send the key over http:// to another computer", CLI_FLAG, AT(insecure)},
+    END,
+};
+static const struct cli_option forward_options[] = {
+    {0, "address", "ADDRESS", "address of this computer to listen on (default 127.0.0.1)", CLI_TEXT,
+     AT(address)},
+    END,
+};
 static const struct cli_option audit_options[] = {
     {'n', "limit", "N", "the last N entries (default 100)", CLI_TEXT, AT(limit)},
     END,
@@ -199,6 +211,8 @@ OPTIONS(of_reset, reset_options, cli_sandbox_options, );
 OPTIONS(of_key, key_options, );
 OPTIONS(of_audit, audit_options, );
 OPTIONS(of_doctor, doctor_options, );
+OPTIONS(of_login, login_options, );
+OPTIONS(of_forward, forward_options, cli_sandbox_options, );
 OPTIONS(of_events, events_options, );
 OPTIONS(of_secret, secret_options, );
 OPTIONS(of_session, session_options, );
@@ -334,6 +348,10 @@ const struct cli_command cli_commands[] = {
      on_sandbox, 0, 1, cmd_ssh_config},
     {"ssh-proxy", "[SESSION]", "carry one SSH connection, as OpenSSH's ProxyCommand", NULL,
      of_proxy, 0, 1, cmd_ssh_proxy},
+    {"port-forward", "[LOCAL:]PORT...", "let ports of this computer lead into a sandbox",
+     "By the OpenSSH you have, to what listens on the sandbox's loopback or on all its addresses.\n"
+     "It goes on until Ctrl-C. LOCAL is the port here (default the same).",
+     of_forward, 1, 32, cmd_port_forward},
     {"url", "", "print the preview URL: what listens on port 8080 in the sandbox", NULL, of_url, 0,
      0, cmd_url},
     {"route list", "", "list which paths of the preview lead to which ports", NULL, on_sandbox, 0,
@@ -396,6 +414,19 @@ const struct cli_command cli_commands[] = {
      cmd_key_create},
     {"key list", "", "list API keys (never the keys themselves)", NULL, common, 0, 0, cmd_key_list},
     {"key delete", "ID...", "revoke API keys", NULL, common, 1, 99, cmd_key_delete},
+    {"login", "URL", "keep an API's URL and key as a profile, and use it from now on",
+     "The key is asked for at the terminal, or comes from standard input, --key-file or\n"
+     "TRANSOM_API_KEY. The profile's name is --profile NAME (default \"default\").",
+     of_login, 1, 1, cmd_login},
+    {"logout", "[PROFILE]", "forget a profile and its key (default the current one)", NULL, common,
+     0, 1, cmd_logout},
+    {"profile list", "", "list the profiles", NULL, common, 0, 0, cmd_profile_list},
+    {"profile use", "PROFILE", "use this profile from now on; \"local\" is this host's manager",
+     NULL, common, 1, 1, cmd_profile_use},
+    {"completion", "SHELL", "print the completion for bash, zsh or fish",
+     "In ~/.bashrc: eval \"$(transom completion bash)\"", common, 1, 1, cmd_completion},
+    {"__complete", "WORD...", "candidates for the last word", NULL, common, 1, -1, cmd_complete},
+    {"__man", "", "transom(1)", NULL, common, 0, 0, cmd_man},
     {"doctor", "", "look for what is wrong with this host, and say how to mend it",
      "Looks at programs, users, KVM, control groups, nftables, folders and the room in them, the\n"
      "image, DNS, certificates, Redis, sockets and the gateway, as the configuration has them. It\n"
@@ -520,6 +551,8 @@ void cli_print_overview(void)
         const struct cli_command *c = &cli_commands[i];
         char left[64];
 
+        if (c->name[0] == '_') /* for scripts of ours */
+            continue;
         snprintf(left, sizeof(left), "%s%s%s", c->name, *c->args != '\0' ? " " : "", c->args);
         printf("  %-32s %s\n", left, c->summary);
     }

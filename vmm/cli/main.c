@@ -10,6 +10,7 @@
 #include "transom/daemon.h"
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http.h"
+#include "vmm/cli/profile.h"
 
 #define KEY_MAX 512
 
@@ -86,8 +87,44 @@ static void default_socket(char *path, size_t size)
     tr_config_free(config);
 }
 
-static int connect_target(struct cli *cli, struct http_target *target, char *socket_path,
-                          size_t socket_size, char *key, size_t key_size)
+/* Does the command ask the API that a profile names? */
+static bool asks_the_api(const struct cli_command *command)
+{
+    static int (*const others[])(struct cli *, int, char **) = {
+        cmd_login,      cmd_logout, cmd_profile_list, cmd_profile_use,
+        cmd_completion, cmd_man,    cmd_doctor};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        if (command->run == others[i])
+            return false;
+    }
+    return true;
+}
+
+/* The profile that is meant, when neither --api nor a socket is named. Sets cli->api and
+ * cli->profile, which is NULL for the local socket. Its key goes to its API and nowhere else. */
+static int use_profile(struct cli *cli, struct http_target *target)
+{
+    static struct profile profile; /* named by cli until the process ends */
+    const char *env = getenv("TRANSOM_PROFILE");
+    const char *name = cli->profile != NULL          ? cli->profile
+                       : env != NULL && *env != '\0' ? env
+                                                     : NULL;
+
+    if (profile_find(name, &profile) != 0)
+        return 1;
+    cli->profile = *profile.api != '\0' ? profile.name : NULL;
+    if (cli->profile == NULL)
+        return 0;
+    cli->api = profile.api;
+    if (cli->key_file == NULL)
+        target->key = profile.key;
+    return 0;
+}
+
+static int connect_target(struct cli *cli, const struct cli_command *command,
+                          struct http_target *target, char *socket_path, size_t socket_size,
+                          char *key, size_t key_size)
 {
     const char *env_key = getenv("TRANSOM_API_KEY"), *env_socket = getenv("TRANSOM_SOCKET");
 
@@ -103,9 +140,15 @@ static int connect_target(struct cli *cli, struct http_target *target, char *soc
     } else if (env_key != NULL && *env_key != '\0') {
         target->key = env_key;
     }
-    target->api = cli->api;
-    if (cli->socket == NULL && env_socket != NULL && *env_socket != '\0')
+    if (cli->profile != NULL && (cli->api != NULL || cli->socket != NULL))
+        return cli_fail(CLI_USAGE, "--profile says where already: leave --api and --socket out");
+    if (cli->profile == NULL && cli->socket == NULL && cli->api == NULL && env_socket != NULL &&
+        *env_socket != '\0')
         cli->socket = env_socket;
+    if (asks_the_api(command) && cli->socket == NULL && cli->api == NULL &&
+        use_profile(cli, target) != 0)
+        return 1;
+    target->api = cli->api;
     if (cli->socket == NULL && cli->api == NULL) {
         default_socket(socket_path, socket_size);
         cli->socket = socket_path;
@@ -132,7 +175,8 @@ static int run_command(struct cli *cli, const struct cli_command *command, int a
                 command->args, command->name);
         return CLI_USAGE;
     }
-    status = connect_target(cli, &target, socket_path, sizeof(socket_path), key, sizeof(key));
+    status =
+        connect_target(cli, command, &target, socket_path, sizeof(socket_path), key, sizeof(key));
     if (status != 0)
         return status;
     cli->http = http_new(&target);

@@ -143,6 +143,11 @@ static int connect_to(struct cli *cli, const char *session, bool is_command, int
     return status;
 }
 
+int cli_ssh(struct cli *cli, const char *session, int n, char **words)
+{
+    return connect_to(cli, session, false, n, words);
+}
+
 int cmd_ssh(struct cli *cli, int argc, char **argv)
 {
     /* "ssh -- COMMAND": the option parser took the "--". */
@@ -194,7 +199,7 @@ int cmd_ssh_config(struct cli *cli, int argc, char **argv)
         status = ssh_files_key(dir);
     if (status == 0)
         status = ssh_files_block(stdout, cli, session, dir);
-    if (status == 0 && cli->api != NULL && cli->key_file == NULL)
+    if (status == 0 && cli->api != NULL && cli->key_file == NULL && cli->profile == NULL)
         fprintf(stderr, "transom: TRANSOM_API_KEY must be set wherever this is used, or give "
                         "--key-file FILE\n");
     free(dir);

@@ -146,7 +146,10 @@ int ssh_files_block(FILE *out, const struct cli *cli, const char *session, const
     program[len] = '\0';
     argv[n++] = program;
     argv[n++] = "ssh-proxy";
-    if (cli->api != NULL) {
+    if (cli->profile != NULL) {
+        argv[n++] = "--profile";
+        argv[n++] = (char *)cli->profile;
+    } else if (cli->api != NULL) {
         argv[n++] = "--api";
         argv[n++] = (char *)cli->api;
     } else {
