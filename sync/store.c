@@ -281,6 +281,7 @@ static int make_repository(struct sync_store *store, struct err *err)
 
 static int open_repository(struct sync_store *store, struct err *err)
 {
+    git_commit *last = NULL;
     struct stat st;
     git_oid head;
     char *path;
@@ -308,7 +309,15 @@ static int open_repository(struct sync_store *store, struct err *err)
     if (r != 0)
         (void)sync_fail_git(err, r, path);
     free(path);
-    return r != 0 ? err->code : sync_head(store, &head, err);
+    if (r != 0)
+        return err->code;
+    r = sync_head(store, &head, err);
+    if (r == 0 && git_commit_lookup(&last, store->repo, &head) != 0)
+        r = sync_fail_git(err, -EIO, "the last checkpoint cannot be read");
+    if (r == 0)
+        sync_commit_gits(last, &store->gits);
+    git_commit_free(last);
+    return r;
 }
 
 /* Open a folder of the store, making it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Checkpoints: commits on one branch, each with the one before as its parent. The cause is the last
- * line of a commit's message. */
+ * line of a commit's message; above it, if there are any, the .git folders (store_gits.c). */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +12,7 @@
 #include "sync/store_internal.h"
 
 #define CAUSE_LINE "Transom-Cause: "
+#define GITS_LINE  "Transom-Git: "
 #define EMAIL      "session@transom.invalid"
 #define DIGITS_MIN 7 /* of an id that is cut */
 
@@ -49,8 +50,9 @@ static void clean_author(const char *author, char out[256])
 }
 
 /* The text of the commit, new; NULL without memory. */
-static char *commit_text(const char *message, enum sync_cause cause)
+static char *commit_text(const char *message, enum sync_cause cause, const git_oid *gits)
 {
+    char line[sizeof(GITS_LINE) + SYNC_ID_SIZE] = "";
     size_t len = strnlen(message, SYNC_MESSAGE_MAX), n = 0;
     char *clean = malloc(len + 1), *text;
 
@@ -63,7 +65,12 @@ static char *commit_text(const char *message, enum sync_cause cause)
     while (n > 0 && isspace((unsigned char)clean[n - 1]))
         n--;
     clean[n] = '\0';
-    if (asprintf(&text, "%s\n\n" CAUSE_LINE "%s\n", n > 0 ? clean : "Checkpoint",
+    if (!git_oid_is_zero(gits)) {
+        strcpy(line, GITS_LINE);
+        git_oid_tostr(line + strlen(line), SYNC_ID_SIZE, gits);
+        strcat(line, "\n");
+    }
+    if (asprintf(&text, "%s\n\n%s" CAUSE_LINE "%s\n", n > 0 ? clean : "Checkpoint", line,
                  cause_names[cause]) < 0)
         text = NULL;
     free(clean);
@@ -79,6 +86,31 @@ static const char *cause_line(const char *text, size_t *len)
         (*len)--;
     line = *len > 0 ? memrchr(text, '\n', *len) : NULL;
     return line != NULL && strncmp(line + 1, CAUSE_LINE, strlen(CAUSE_LINE)) == 0 ? line + 1 : NULL;
+}
+
+/* Where the line with the .git folders begins, above that with the cause; NULL: it has none. Ours
+ * stands right above; a message that ends in such a line has an empty one between. */
+static const char *gits_line(const char *text, const char *cause)
+{
+    size_t len = strlen(GITS_LINE) + GIT_OID_HEXSZ + 1;
+    const char *line = cause - len;
+
+    return (size_t)(cause - text) > len && line[-1] == '\n' && cause[-1] == '\n' &&
+                   strncmp(line, GITS_LINE, strlen(GITS_LINE)) == 0
+               ? line
+               : NULL;
+}
+
+void sync_commit_gits(const git_commit *commit, git_oid *out)
+{
+    const char *text = git_commit_message(commit), *line;
+    size_t len = strlen(text);
+    const char *cause = cause_line(text, &len);
+
+    memset(out, 0, sizeof(*out));
+    line = cause != NULL ? gits_line(text, cause) : NULL;
+    if (line != NULL && git_oid_fromstrn(out, line + strlen(GITS_LINE), GIT_OID_HEXSZ) != 0)
+        memset(out, 0, sizeof(*out));
 }
 
 /* Commits of other lines, such as what a sync kept, are none. */
@@ -113,6 +145,8 @@ static void fill(const git_commit *commit, struct sync_checkpoint *out)
             if (strncmp(name, cause_names[i], n) == 0 && name[n] == '\n')
                 out->cause = i;
         }
+        if (gits_line(text, line) != NULL)
+            line = gits_line(text, line);
         len = (size_t)(line - text);
         while (len > 0 && text[len - 1] == '\n')
             len--;
@@ -148,17 +182,18 @@ int sync_commit(struct sync_store *store, const git_oid *tree, const git_oid *pa
     git_signature *who = NULL;
     git_reference *branch = NULL;
     git_commit *commit = NULL;
-    char name[256], *text = commit_text(message, cause);
+    char name[256], *text = commit_text(message, cause, &store->gits);
     git_oid id;
     int r = 0;
 
     if (text == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     clean_author(author, name);
+    r = sync_gits_keep(store, err);
     errno = 0;
-    if (git_signature_new(&who, name, EMAIL, time(NULL), 0) != 0 ||
-        git_commit_create_from_ids(&id, store->repo, NULL, who, who, NULL, text, tree,
-                                   parent != NULL, parents) != 0)
+    if (r == 0 && (git_signature_new(&who, name, EMAIL, time(NULL), 0) != 0 ||
+                   git_commit_create_from_ids(&id, store->repo, NULL, who, who, NULL, text, tree,
+                                              parent != NULL, parents) != 0))
         r = sync_fail_git(err, -EIO, "cannot make the checkpoint");
     if (r == 0)
         r = sync_objects(store, err);
@@ -187,7 +222,7 @@ int sync_store_checkpoint(struct sync_store *store, const char *message, enum sy
                           struct sync_left_out *left, struct err *err)
 {
     git_commit *last = NULL;
-    git_oid head, tree;
+    git_oid head, tree, gits;
     int r = sync_head(store, &head, err);
 
     if (r == 0)
@@ -196,7 +231,8 @@ int sync_store_checkpoint(struct sync_store *store, const char *message, enum sy
         return r;
     if (git_commit_lookup(&last, store->repo, &head) != 0)
         return sync_fail_git(err, -EIO, "the last checkpoint cannot be read");
-    if (git_oid_equal(git_commit_tree_id(last), &tree)) {
+    sync_commit_gits(last, &gits);
+    if (git_oid_equal(git_commit_tree_id(last), &tree) && git_oid_equal(&gits, &store->gits)) {
         fill(last, out);
         r = 1;
     } else {

@@ -10,6 +10,7 @@
 #include "sync/store.h"
 
 #define SYNC_BRANCH      "refs/heads/main"
+#define SYNC_GITS_REF    "refs/transom/git"
 #define SYNC_STORE_STAGE "sync-staging"
 #define SYNC_PIECE       (128 * 1024) /* bytes that are read or written at a time */
 
@@ -38,6 +39,7 @@ struct sync_store {
     struct sync_usage usage;
     uint64_t n_staged; /* for names */
     struct sync_known_list known;
+    git_oid gits; /* store_gits.c: what the next checkpoint names; zero: none */
 };
 
 /* ---- store_dir.c: folders by descriptor ---- */
@@ -105,8 +107,19 @@ TR_MUST_CHECK int sync_odb_write_to(git_odb *odb, const git_oid *id, int fd, str
 TR_MUST_CHECK int sync_commit(struct sync_store *store, const git_oid *tree, const git_oid *parent,
                               const char *message, enum sync_cause cause, const char *author,
                               struct sync_checkpoint *out, struct err *err);
+/* The .git folders that a commit names; zero: none. */
+void sync_commit_gits(const git_commit *commit, git_oid *out);
 TR_MUST_CHECK int sync_head(struct sync_store *store, git_oid *out, struct err *err);
 TR_MUST_CHECK int sync_find_commit(struct sync_store *store, const char *name, git_commit **out,
                                    struct err *err);
+
+/* ---- store_gits.c ---- */
+
+/* What store->gits names stays in the repository. */
+TR_MUST_CHECK int sync_gits_keep(struct sync_store *store, struct err *err);
+/* Make those of the folders at and below path what they were then. Returns whether that changed
+ * anything. */
+TR_MUST_CHECK int sync_gits_restore(struct sync_store *store, const git_oid *then,
+                                    const char *path, size_t len, struct err *err);
 
 #endif

@@ -160,7 +160,8 @@ static int go_back(struct restore *x, const git_oid *now_id, const git_oid *then
     return r;
 }
 
-static int tree_of_commit(struct sync_store *store, const char *id, git_oid *out, struct err *err)
+static int tree_of_commit(struct sync_store *store, const char *id, git_oid *out, git_oid *gits,
+                          struct err *err)
 {
     git_commit *commit;
     int r = sync_find_commit(store, id, &commit, err);
@@ -168,6 +169,7 @@ static int tree_of_commit(struct sync_store *store, const char *id, git_oid *out
     if (r != 0)
         return r;
     *out = *git_commit_tree_id(commit);
+    sync_commit_gits(commit, gits);
     git_commit_free(commit);
     return 0;
 }
@@ -177,7 +179,7 @@ int sync_store_restore(struct sync_store *store, const char *name, const char *p
 {
     struct restore x = {.store = store, .path = path, .len = len, .err = err};
     char message[SYNC_SHOWN_SIZE + 128], shown[SYNC_SHOWN_SIZE], id[SYNC_ID_SIZE];
-    git_oid now, then;
+    git_oid now, then, gits;
     int r = len > 0 ? sync_store_check_path(path, len, err) : 0;
 
     if (r == 0)
@@ -189,12 +191,17 @@ int sync_store_restore(struct sync_store *store, const char *name, const char *p
              len > 0 ? sync_show(path, len, shown) : "all files", id);
     r = sync_store_checkpoint(store, message, SYNC_CAUSE_RESTORE, author, out, NULL, err);
     if (r >= 0)
-        r = tree_of_commit(store, out->id, &now, err);
+        r = tree_of_commit(store, out->id, &now, &gits, err);
     if (r == 0)
-        r = tree_of_commit(store, id, &then, err);
+        r = tree_of_commit(store, id, &then, &gits, err);
     if (r != 0)
         return r;
     r = go_back(&x, &now, &then);
+    if (r >= 0) {
+        int changed = sync_gits_restore(store, &gits, path, len, err);
+
+        r = changed < 0 ? changed : r | changed;
+    }
     if (r <= 0)
         return r == 0 ? 1 : r;
     snprintf(message, sizeof(message), "Restored %s from %.12s",

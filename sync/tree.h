@@ -47,6 +47,10 @@ void sync_tree_close(struct sync_tree *tree);
  * program's start: nothing of its own may be that old yet. */
 void sync_tree_sweep(const struct sync_tree *tree);
 
+/* The staging folder, made if it is missing: a descriptor to close, or the errno. What is put there
+ * beside this library is its owner's to remove. */
+TR_MUST_CHECK int sync_tree_own_stage(const struct sync_tree *tree);
+
 /* ---- looking ---- */
 
 struct sync_tree_entry {

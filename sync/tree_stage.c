@@ -31,6 +31,11 @@ int sync_tree_stage_dir(const struct sync_tree *tree)
     return sync_tree_open_at(tree, SYNC_STAGE_NAME, O_RDONLY | O_DIRECTORY);
 }
 
+int sync_tree_own_stage(const struct sync_tree *tree)
+{
+    return sync_tree_stage_dir(tree);
+}
+
 int sync_tree_temp_name(char out[SYNC_TEMP_NAME])
 {
     uint64_t random[2];

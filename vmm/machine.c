@@ -351,7 +351,12 @@ static bool sync_last(struct vmm_machine *m, bool force)
         return false;
     m->syncing_last = true;
     m->force = force;
-    vmm_sync_finish(m->sync, SYNC_LAST_MS, is_reset ? SYNC_CAUSE_RESET : SYNC_CAUSE_STOP,
+    if (!is_reset)
+        vmm_sandbox_on_progress(m->sb, SYNC_LAST_MS + VMM_SYNC_GITS_MS + 30000);
+    vmm_sync_finish(m->sync, SYNC_LAST_MS,
+                    is_reset                                              ? SYNC_CAUSE_RESET
+                    : strncmp(m->sb->reason, "idle", strlen("idle")) == 0 ? SYNC_CAUSE_IDLE
+                                                                          : SYNC_CAUSE_STOP,
                     on_synced_last, m);
     return true;
 }
@@ -619,8 +624,11 @@ static void agent_event(const json_t *event, void *arg)
     if (type == NULL || m->stopping || !vmm_word_valid(type, 20, ""))
         return;
     if (strcmp(type, "run_end") == 0 || strcmp(type, "exec_end") == 0 ||
-        strcmp(type, "ssh_end") == 0)
+        strcmp(type, "ssh_end") == 0) {
         vmm_machine_touch(m->sb);
+        if (m->sync != NULL)
+            vmm_sync_run_ended(m->sync);
+    }
     if (strcmp(type, "stats") == 0) {
         machine_stats_take(m, event);
         return;

@@ -93,6 +93,7 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
     o->snapshots = tr_config_bool(config, "vmm.snapshots");
     o->net_enabled = tr_config_bool(config, "net.enabled");
     o->quota_mb = tr_config_int(config, "sessions.quota_mb");
+    o->git_mb = tr_config_int(config, "sessions.git_mb");
     o->repack_objects = tr_config_int(config, "sessions.repack_objects");
     o->idle_timeout_s = tr_config_int(config, "idle.timeout_s");
     o->idle_persist_s = tr_config_int(config, "idle.persist_timeout_s");

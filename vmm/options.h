@@ -27,6 +27,7 @@ struct vmm_options {
     int64_t requests_per_s, requests_burst; /* of one key; 0: no limit */
     int64_t audit_entries;
     int64_t quota_mb; /* of a session's files and checkpoints; 0: none */
+    int64_t git_mb;
     int64_t repack_objects;
     int64_t idle_timeout_s, idle_persist_s, idle_warning_s, idle_max_run_s;
     bool stop_machines_on_exit, snapshots;

@@ -217,7 +217,7 @@ void vmm_sandbox_on_up(struct vmm_sandbox *sb, const char *address)
 
 void vmm_sandbox_on_progress(struct vmm_sandbox *sb, int64_t more_ms)
 {
-    if (sb->state != TR_SANDBOX_STARTING)
+    if (sb->state != TR_SANDBOX_STARTING && sb->state != TR_SANDBOX_STOPPING)
         return;
     sb->limit_ms = more_ms;
     sb->deadline_ms = 0; /* the next tick sets it */

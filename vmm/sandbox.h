@@ -93,7 +93,7 @@ void vmm_sandbox_adopt(struct vmm_sandbox *sb, const char *address, int64_t star
 
 /* From the machine. */
 void vmm_sandbox_on_up(struct vmm_sandbox *sb, const char *address);
-/* It is coming up, and has this much time from now. */
+/* It is on its way up or down, and has this much time from now. */
 void vmm_sandbox_on_progress(struct vmm_sandbox *sb, int64_t more_ms);
 /* It cannot start (failed), or it ended by itself: vmm_sandbox_ops.stop follows for cleaning. */
 void vmm_sandbox_on_lost(struct vmm_sandbox *sb, bool failed, const char *reason);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Path: open -> the store's folders (job) -> run -> first round: on_files -> rounds, now and then a
- * count and a checkpoint (jobs) -> finish -> the run ends -> checkpoint (job) -> cb.
- * Close, at any time: run and conversation are stopped; once the run has ended and no job is under
- * way, the conversation is closed, then all is freed. */
+/* Path: open -> the store's folders (job) -> run -> first round -> .git folders are put back ->
+ * on_files -> rounds, now and then a count, or the .git folders and a checkpoint (jobs) -> finish
+ * -> the run ends -> .git folders -> checkpoint (job) -> cb. Close, at any time: run and
+ * conversation are stopped; once the run has ended and no job is under way, the conversation is
+ * closed, then all is freed. */
 #include "vmm/sync.h"
 
 #include <errno.h>
@@ -17,13 +18,18 @@
 #include "sync/vault_git.h"
 #include "transom/log.h"
 #include "vmm/file.h"
+#include "vmm/gits.h"
 #include "vmm/live.h"
 #include "vmm/machine_internal.h"
 
-#define QUIET_MS     10000 /* without a change: a checkpoint is due */
-#define COUNT_MS     2000  /* between two counts of the store's bytes */
-#define GRACE_MS     500   /* of a last sync, after its time */
-#define CONFLICT_MAX 100   /* that are shown */
+#define QUIET_MS     10000  /* without a change: a checkpoint is due */
+#define RUN_MS       2000   /* the same after a run has ended */
+#define UNQUIET_MS   300000 /* it is due then, quiet or not */
+#define GITS_MS      120000 /* for all .git folders of a machine */
+#define GITS_LAST_MS 2000   /* for them at least, before a reset */
+#define COUNT_MS     2000   /* between two counts of the store's bytes */
+#define GRACE_MS     500    /* of a last sync, after its time */
+#define CONFLICT_MAX 100    /* that are shown */
 
 enum task { OPEN, COUNT, CHECKPOINT };
 
@@ -38,8 +44,13 @@ struct vmm_sync {
     struct sync_vault_git *vault;
     struct sync_side_remote *remote; /* NULL: not open */
     struct sync_run *run;            /* NULL: not begun, or ended */
+    struct vmm_gits *gits;           /* NULL: closed */
     uv_timer_t timer;                /* for the first files, then for the last */
     bool told_files, is_finishing, was_kept, is_closing, is_remote_closing, is_local_closing;
+    bool has_files; /* the first round is over */
+    bool has_gits;  /* after the last sync: the .git folders were taken */
+    bool is_gits_closing;
+    uint64_t finish_ms; /* by when a last sync ought to be over */
     /* The job; what is under `task` is the pool's while is_busy. */
     struct vmm_store_job job;
     bool is_busy, has_opened;
@@ -51,8 +62,11 @@ struct vmm_sync {
     enum sync_cause cause;
     /* The store's state as far as it concerns us. */
     uint64_t n_changes; /* in the store, at the last news */
-    bool is_uncounted, is_unkept;
+    bool is_uncounted, is_unkept, is_in_step;
     uint64_t changed_ms, counted_ms;
+    uint64_t unkept_ms; /* since when something is not kept */
+    bool has_run;       /* a run has ended since the last checkpoint */
+    uint64_t run_ms;    /* when the last one did */
     json_t *status, *conflicts;
     void (*on_finished)(void *arg);
     void *on_finished_arg;
@@ -245,6 +259,65 @@ static json_t *list_json(const struct sync_shown *list, size_t n, bool with_side
     return out;
 }
 
+/* ---- .git folders ---- */
+
+static uint64_t epoch_of(const struct vmm_machine *m);
+
+/* Of the boot that got them: a later manager must not put back what was removed since. */
+static json_t *gits_record(const struct vmm_sync *s)
+{
+    return json_pack("{sI}", "epoch", (json_int_t)epoch_of(s->m));
+}
+
+static void on_restored(int status, void *arg)
+{
+    struct vmm_sync *s = arg;
+    json_t *record = status == 0 ? gits_record(s) : NULL;
+    struct err err = {0};
+
+    if (status != 0 && status != UV_ECANCELED)
+        log_warn("vm=%s: not all .git folders were put back: %s", s->m->label, uv_strerror(status));
+    if (record != NULL && vmm_file_write_json(s->m->data_dir, "gits.json", record, &err) != 0)
+        log_warn("vm=%s: %s", s->m->label, err.msg);
+    json_decref(record);
+    tell_files(s, 0, "");
+    step(s);
+}
+
+/* The files are there; nothing runs yet. */
+static void restore_gits(struct vmm_sync *s)
+{
+    json_t *record = NULL, *ours = gits_record(s);
+    char path[VMM_PATH_SIZE];
+    struct err err = {0};
+
+    s->has_files = true;
+    snprintf(path, sizeof(path), "%s/gits.json", s->m->data_dir);
+    if (vmm_file_read_json(path, 4096, &record, &err) == 0 && json_equal(record, ours)) {
+        vmm_gits_restored(s->gits);
+        tell_files(s, 0, "");
+    } else {
+        vmm_gits_restore(s->gits, GITS_MS, on_restored, s);
+    }
+    json_decref(record);
+    json_decref(ours);
+}
+
+static void on_taken(int status, void *arg)
+{
+    struct vmm_sync *s = arg;
+
+    if (status != 0 && status != UV_ECANCELED)
+        log_warn("vm=%s: the .git folders as they are now are not kept: %s", s->m->label,
+                 uv_strerror(status));
+    if (!s->is_closing && !s->is_finishing && !s->is_busy &&
+        (s->is_unkept || vmm_gits_has_changed(s->gits))) {
+        s->is_unkept = s->is_uncounted = false;
+        submit(s, CHECKPOINT);
+    }
+    step(s);
+}
+
 static void keep_status(struct vmm_sync *s, const struct sync_run_news *news)
 {
     const struct sync_engine_status *st = &news->status;
@@ -268,15 +341,18 @@ static void on_news(const struct sync_run_news *news, void *arg)
     struct vmm_sync *s = arg;
 
     keep_status(s, news);
+    s->is_in_step = news->round == 0 && news->status.is_in_step;
     if (news->status.n_changes[SYNC_STORE] != s->n_changes) {
         s->n_changes = news->status.n_changes[SYNC_STORE];
-        s->is_uncounted = s->is_unkept = true;
         s->changed_ms = uv_now(s->vmm->loop);
+        if (!s->is_unkept && !s->has_run)
+            s->unkept_ms = s->changed_ms;
+        s->is_uncounted = s->is_unkept = true;
     }
     if (news->round != 0)
         tr_log(TR_LOG_DEBUG, "", "vm=%s: sync: %s", s->m->label, news->err.msg);
-    else
-        tell_files(s, 0, "");
+    else if (!s->has_files && !s->is_closing && !s->is_finishing)
+        restore_gits(s);
 }
 
 static void on_conflict(const char *path, size_t len, enum sync_conflict_kind kind,
@@ -391,6 +467,14 @@ static void on_remote_closed(void *arg)
     step(s);
 }
 
+static void on_gits_closed(void *arg)
+{
+    struct vmm_sync *s = arg;
+
+    s->gits = NULL;
+    step(s);
+}
+
 static void on_local_closed(void *arg)
 {
     struct vmm_sync *s = arg;
@@ -402,8 +486,20 @@ static void on_local_closed(void *arg)
 /* After the last sync; once. */
 static void keep_last(struct vmm_sync *s)
 {
+    uint64_t now = uv_now(s->vmm->loop), left = s->finish_ms > now ? s->finish_ms - now : 0;
+
     if (s->was_kept)
         return;
+    if (!s->has_gits) {
+        s->has_gits = true;
+        uv_timer_stop(&s->timer);
+        vmm_gits_take(s->gits,
+                      s->cause != SYNC_CAUSE_RESET ? VMM_SYNC_GITS_MS
+                      : left > GITS_LAST_MS        ? left
+                                                   : GITS_LAST_MS,
+                      on_taken, s);
+        return;
+    }
     s->was_kept = s->is_last = true;
     uv_timer_stop(&s->timer);
     submit(s, CHECKPOINT);
@@ -412,11 +508,17 @@ static void keep_last(struct vmm_sync *s)
 /* The next thing on the way to the end, if it is time for it. */
 static void step(struct vmm_sync *s)
 {
-    if (s->run != NULL || s->is_busy)
+    if (s->run != NULL || s->is_busy || (s->gits != NULL && vmm_gits_is_busy(s->gits)))
         return;
     if (!s->is_closing) {
         if (s->is_finishing)
             keep_last(s);
+        return;
+    }
+    if (s->gits != NULL) {
+        if (!s->is_gits_closing)
+            vmm_gits_close(s->gits, on_gits_closed, s);
+        s->is_gits_closing = true;
         return;
     }
     if (s->remote != NULL) {
@@ -437,6 +539,8 @@ static void step(struct vmm_sync *s)
 
 static void stop(struct vmm_sync *s)
 {
+    if (s->gits != NULL)
+        vmm_gits_stop(s->gits);
     if (s->remote != NULL && !s->is_remote_closing)
         sync_side_remote_stop(s->remote);
     if (s->run != NULL)
@@ -457,6 +561,8 @@ void vmm_sync_finish(struct vmm_sync *s, uint64_t timeout_ms, enum sync_cause ca
     s->cause = cause;
     s->on_finished = cb;
     s->on_finished_arg = arg;
+    s->finish_ms = uv_now(s->vmm->loop) + timeout_ms;
+    vmm_gits_stop(s->gits);
     if (s->run != NULL)
         sync_run_finish(s->run, timeout_ms);
     (void)uv_timer_start(&s->timer, on_timer, timeout_ms + GRACE_MS, 0);
@@ -480,6 +586,11 @@ int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *a
 {
     struct vmm *vmm = m->ms->vmm;
     struct vmm_sync *s = calloc(1, sizeof(*s));
+    const struct vmm_gits_options gits = {.label = m->label,
+                                          .hold = s != NULL ? &s->hold : NULL,
+                                          .session = session,
+                                          .arg = s,
+                                          .max_bytes = vmm->options->git_mb * 1024 * 1024};
     int r;
 
     if (s == NULL)
@@ -493,6 +604,10 @@ int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *a
     s->conflicts = json_array();
     snprintf(s->dir, sizeof(s->dir), "%s/%s", vmm->sessions.dir, m->sb->session->id);
     r = vmm_store_hold(vmm, m->sb->session, &s->hold, err);
+    if (r == 0 && vmm_gits_open(vmm->loop, &gits, &s->gits) != 0) {
+        vmm_store_release(&s->hold);
+        r = tr_err_set(err, -ENOMEM, "out of memory");
+    }
     if (r != 0) {
         json_decref(s->conflicts);
         free(s);
@@ -509,6 +624,7 @@ int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *a
 
 void vmm_sync_ready(struct vmm_sync *s)
 {
+    vmm_sync_run_ended(s); /* one may have, meanwhile */
     if (s->run != NULL)
         sync_run_kick(s->run);
 }
@@ -520,19 +636,67 @@ void vmm_sync_look(struct vmm_sync *s)
         sync_run_look(s->run, SYNC_STORE);
 }
 
+void vmm_sync_run_ended(struct vmm_sync *s)
+{
+    s->run_ms = uv_now(s->vmm->loop);
+    if (!s->is_unkept && !s->has_run)
+        s->unkept_ms = s->run_ms;
+    s->has_run = true;
+}
+
+/* Is a checkpoint due? Once things are quiet, sooner when a run has ended, and in the end also
+ * when they never are. */
+static bool is_due(const struct vmm_sync *s, uint64_t now_ms)
+{
+    uint64_t run_ms = s->run_ms > s->changed_ms ? s->run_ms : s->changed_ms;
+
+    if (!s->is_unkept && !s->has_run)
+        return false;
+    return (s->is_unkept && now_ms >= s->changed_ms + QUIET_MS) ||
+           (s->has_run && s->is_in_step && now_ms >= run_ms + RUN_MS) ||
+           now_ms >= s->unkept_ms + UNQUIET_MS;
+}
+
 void vmm_sync_tick(struct vmm_sync *s, uint64_t now_ms)
 {
-    if (s->is_busy || s->is_closing || s->is_finishing || !s->has_opened)
+    if (s->is_busy || s->is_closing || s->is_finishing || !s->told_files || !s->has_opened ||
+        vmm_gits_is_busy(s->gits))
         return;
-    if (s->is_unkept && now_ms >= s->changed_ms + QUIET_MS) {
-        s->is_unkept = s->is_uncounted = false;
-        s->cause = SYNC_CAUSE_TIMER;
-        submit(s, CHECKPOINT);
+    if (is_due(s, now_ms)) {
+        s->cause = s->has_run ? SYNC_CAUSE_RUN : SYNC_CAUSE_TIMER;
+        s->has_run = false;
+        vmm_gits_take(s->gits, GITS_MS, on_taken, s);
     } else if (s->is_uncounted && now_ms >= s->counted_ms + COUNT_MS) {
         s->is_uncounted = false;
         s->counted_ms = now_ms;
         submit(s, COUNT);
     }
+}
+
+/* The .git folders that are not kept as they are take the place of "kept in another way". */
+static json_t *all_left_out(const struct vmm_sync *s, const json_t *list)
+{
+    const json_t *gits = vmm_gits_left_out(s->gits), *item, *git;
+    json_t *out = json_array();
+    size_t i, k;
+
+    json_array_foreach(gits, k, git)
+    {
+        json_array_append(out, (json_t *)git);
+    }
+    json_array_foreach(list, i, item)
+    {
+        bool is_told = false;
+
+        json_array_foreach(gits, k, git)
+        {
+            is_told =
+                is_told || json_equal(json_object_get(git, "path"), json_object_get(item, "path"));
+        }
+        if (!is_told)
+            json_array_append(out, (json_t *)item);
+    }
+    return out;
 }
 
 json_t *vmm_sync_json(const struct vmm_sync *s)
@@ -541,5 +705,7 @@ json_t *vmm_sync_json(const struct vmm_sync *s)
 
     if (out != NULL)
         json_object_set(out, "conflicts", s->conflicts);
+    if (out != NULL && s->gits != NULL && json_array_size(vmm_gits_left_out(s->gits)) > 0)
+        json_object_set_new(out, "left_out", all_left_out(s, json_object_get(out, "left_out")));
     return out;
 }

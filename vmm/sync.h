@@ -26,12 +26,16 @@ TR_MUST_CHECK int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs
                                 struct vmm_sync **out, struct err *err);
 /* The agent can be reached (again). */
 void vmm_sync_ready(struct vmm_sync *sync);
-/* The last sync, of at most timeout_ms, then a checkpoint, then cb, later, once; unless it is
- * closed before. */
+/* The last sync, of at most timeout_ms, then the .git folders and a checkpoint, then cb, later,
+ * once; unless it is closed before. */
 void vmm_sync_finish(struct vmm_sync *sync, uint64_t timeout_ms, enum sync_cause cause,
                      void (*cb)(void *arg), void *arg);
 /* End at once. cb runs later, when all is closed and freed. */
 void vmm_sync_close(struct vmm_sync *sync, void (*cb)(void *arg), void *arg);
+/* For the .git folders, after a last sync that is no reset's. */
+#define VMM_SYNC_GITS_MS 60000
+/* A run has ended in the machine: once things are quiet, a checkpoint is made of what it changed. */
+void vmm_sync_run_ended(struct vmm_sync *sync);
 /* About once a second. */
 void vmm_sync_tick(struct vmm_sync *sync, uint64_t now_ms);
 /* Somebody changed the session's files. */

@@ -3,6 +3,7 @@
 #include "vmm/agent/event.h"
 #include "vmm/agent/exec.h"
 #include "vmm/agent/files_api.h"
+#include "vmm/agent/git_api.h"
 #include "vmm/agent/hello.h"
 #include "vmm/agent/request.h"
 #include "vmm/agent/secrets.h"
@@ -50,6 +51,9 @@ const struct agent_route agent_routes[] = {
     {"POST", "/v1/sync/read", 0, false, agent_sync_handle_read},
     {"POST", "/v1/sync/apply", 0, false, agent_sync_handle_apply},
     {"POST", "/v1/sync/watch", 0, false, agent_sync_handle_watch},
+    {"POST", "/v1/git/look", AGENT_GIT_FOLDERS_LIMIT, false, agent_git_handle_look},
+    {"GET", "/v1/git", 0, false, agent_git_handle_get},
+    {"PUT", "/v1/git", 0, false, agent_git_handle_put},
     {"POST", "/v1/ssh/keys", AGENT_JSON_LIMIT, false, agent_ssh_keys_handle_post},
     {"POST", "/v1/ssh", 0, false, agent_ssh_handle_open},
     {"GET", "/v1/ssh", 0, false, agent_ssh_handle_list},
