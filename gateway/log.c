@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #define GATHER_LEN   65536
 #define LOG_LINE_MAX 4096 /* no single write is longer than a pipe takes whole */
 #define TARGET_MAX   1024
+#define TRACE_LEN    55
 
 struct gw_access_log {
     int fd; /* its number stays the same: threads use it */
@@ -118,6 +120,36 @@ static size_t put_target(char *out, size_t room, struct gw_str target)
     return n + put_json(out + n, room - n, target.p + from, target.len - from);
 }
 
+/* A field of that name in lower case; NULL: none, or several. */
+static const struct gw_field *find_field(const struct gw_request *req, const char *name, size_t len)
+{
+    const struct gw_field *found = NULL;
+
+    for (size_t i = 0; i < req->n_fields; i++) {
+        const struct gw_field *f = &req->fields[i];
+
+        if (f->name_len != len || strncasecmp(f->name, name, len) != 0)
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = f;
+    }
+    return found;
+}
+
+/* The caller's place in its trace (W3C Trace Context section 3.2), which is passed on as it is. */
+static size_t put_trace(char *out, size_t room, const struct gw_request *req)
+{
+    const struct gw_field *f = find_field(req, "traceparent", 11);
+
+    if (f == NULL || f->value_len != TRACE_LEN)
+        return 0;
+    for (uint32_t i = 0; i < TRACE_LEN; i++)
+        if (f->value[i] == '\0' || strchr("0123456789abcdef-", f->value[i]) == NULL)
+            return 0;
+    return (size_t)snprintf(out, room, "\"trace\":\"%.*s\",", TRACE_LEN, f->value);
+}
+
 void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const struct sockaddr *peer,
                   struct gw_str id)
 {
@@ -133,10 +165,11 @@ void gw_log_begin(struct gw_exchange *x, const struct gw_request *req, const str
         return;
     p = x->log->data;
     room = LOG_LINE_MAX - 512; /* what the end adds */
-    n = gw_address_text(peer, address);
-    n = (size_t)snprintf(
-        p, room, "\"id\":\"%.*s\",\"client\":\"%.*s\",\"proto\":\"%s\",\"tls\":%s,\"host\":\"",
-        (int)id.len, id.p, (int)n, address,
+    n = put_trace(p, room, req);
+    n += (size_t)snprintf(
+        p + n, room - n,
+        "\"id\":\"%.*s\",\"client\":\"%.*s\",\"proto\":\"%s\",\"tls\":%s,\"host\":\"", (int)id.len,
+        id.p, (int)gw_address_text(peer, address), address,
         x->http2       ? "HTTP/2"
         : x->minor > 0 ? "HTTP/1.1"
                        : "HTTP/1.0",

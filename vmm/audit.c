@@ -87,7 +87,7 @@ static void keep(struct vmm_audit *audit, const char *text)
     struct vmm_audit_entry *e = malloc(sizeof(*e) + size);
 
     if (e == NULL) {
-        audit->lost++;
+        audit->lost++, audit->n_lost++;
         return;
     }
     e->next = NULL;
@@ -101,7 +101,7 @@ static void keep(struct vmm_audit *audit, const char *text)
     e = audit->first;
     audit->first = e->next;
     free(e);
-    audit->lost++;
+    audit->lost++, audit->n_lost++;
 }
 
 void vmm_audit_answered(struct vmm_request *req)
@@ -117,7 +117,7 @@ void vmm_audit_answered(struct vmm_request *req)
         return;
     text = entry_text(req);
     if (text == NULL)
-        req->vmm->audit.lost++;
+        req->vmm->audit.lost++, req->vmm->audit.n_lost++;
     else if (req->vmm->audit.first != NULL || send_entry(req->vmm, text) != 0)
         keep(&req->vmm->audit, text);
     free(text);

@@ -15,7 +15,8 @@ struct vmm_audit_entry;
 struct vmm_audit {
     struct vmm_audit_entry *first, *last; /* those that wait for Redis */
     size_t n;
-    size_t lost; /* that did not fit */
+    size_t lost;   /* that did not fit, since the last flush */
+    size_t n_lost; /* and in all */
 };
 
 /* The request has its answer: req->status. Called once for each. */

@@ -258,14 +258,13 @@ static void open_up(struct forward *f, struct tr_h2 *h2)
     static const char *const passed[] = {"content-type", "content-length", "content-range",
                                          "accept",       "range",          "if-range"};
     const struct vmm_endpoint *e = f->req->endpoint;
-    struct tr_h2_field fields[10] = {
-        TR_H2_FIELD(":method", e->method),
-        TR_H2_FIELD(":scheme", "http"),
-        TR_H2_FIELD(":authority", "agent"),
-        TR_H2_FIELD(":path", f->path),
+    struct tr_h2_field fields[12] = {
+        TR_H2_FIELD(":method", e->method),       TR_H2_FIELD(":scheme", "http"),
+        TR_H2_FIELD(":authority", "agent"),      TR_H2_FIELD(":path", f->path),
+        TR_H2_FIELD("x-request-id", f->req->id),
     };
     bool has_body = e->body != VMM_BODY_NONE;
-    size_t n = 4;
+    size_t n = 5;
     int r;
 
     for (size_t i = 0; i < sizeof(passed) / sizeof(passed[0]); i++) {
@@ -278,6 +277,8 @@ static void open_up(struct forward *f, struct tr_h2 *h2)
             fields[n++].value_len = strlen(value);
         }
     }
+    if (*f->req->trace)
+        fields[n++] = TR_H2_FIELD("traceparent", f->req->trace);
     r = tr_h2_request(h2, fields, n, !has_body, &up_cbs, f, &f->up);
     if (r != 0) {
         vmm_reply_error(f->req, 503, "%s",

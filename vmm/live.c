@@ -89,6 +89,7 @@ static void on_down(struct tr_redis *r, const char *why, void *arg)
     struct vmm_live *live = arg;
 
     (void)r;
+    live->vmm->figures.redis_lost += live->was_up && !live->leaving;
     if (live->was_up && !live->leaving)
         log_warn("redis: lost %s: %s", live->url, why);
     else
@@ -209,6 +210,7 @@ void vmm_live_sandbox(struct vmm *vmm, const struct vmm_sandbox *sb)
                   "label", sb->label, "state", tr_sandbox_state_name(sb->state), "reason",
                   sb->reason, "instance", (json_int_t)sb->instance));
 
+    vmm->figures.failed += sb->state == TR_SANDBOX_FAILED;
     if (live_usable(vmm->live))
         (void)live_send_sandbox(vmm->live, sb, event_text(vmm, ev), live_on_reply, NULL);
 }

@@ -521,6 +521,9 @@ static void is_up(struct vmm_machine *m)
     m->waits = false;
     m->up = true;
     m->idle.last_activity_ms = uv_now(m->ms->vmm->loop);
+    if (m->n_boots > 0) /* not adopted */
+        vmm_figures_started(&m->ms->vmm->figures, m->restored ? VMM_START_TEMPLATE : VMM_START_COLD,
+                            m->idle.last_activity_ms - m->launched_ms);
     vmm_sandbox_on_up(m->sb, m->attached ? m->port.address : "");
     /* Without this record the next manager ends the machine instead of adopting it. */
     if (save_record(m, "running", &err) != 0)

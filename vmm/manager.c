@@ -26,6 +26,7 @@
 #include "vmm/image.h"
 #include "vmm/live.h"
 #include "vmm/machine.h"
+#include "vmm/metrics.h"
 #include "vmm/node.h"
 #include "vmm/preview_key.h"
 #include "vmm/server.h"
@@ -91,6 +92,8 @@ static void close_step(void *arg)
     for (;;) {
         switch (m->stage++) {
         case STAGE_CLOSE_SERVER:
+            vmm_metrics_close(m->vmm.metrics);
+            m->vmm.metrics = NULL;
             if (m->vmm.server == NULL)
                 break;
             vmm_server_close(m->vmm.server, GRACE_MS, close_step, m);
@@ -276,6 +279,10 @@ static void serve(struct manager *m)
         fail(m, &err);
         return;
     }
+    if (*o->metrics && vmm_metrics_open(&m->vmm, o->metrics, &m->vmm.metrics, &err) != 0) {
+        fail(m, &err);
+        return;
+    }
     resume_deletions(m);
     vmm_stores_sweep(&m->vmm);
     report_image(o);
@@ -398,6 +405,7 @@ int vmm_manager_run(const struct tr_config *config)
     r = vmm_options_init(&m->options, config, &err);
     if (r == 0) {
         snprintf(m->vmm.events.node, sizeof(m->vmm.events.node), "%s", m->options.node);
+        m->vmm.figures.began_s = vmm_wall_ms() / 1000;
         m->vmm.events.last_id = (uint64_t)vmm_wall_ms() * 1000;
         r = open_records(m, &err);
     }

@@ -76,6 +76,7 @@ int vmm_options_init(struct vmm_options *o, const struct tr_config *config, stru
                           "run_dir: longer than 65 bytes, too long for unix sockets below it");
     o->redis_url = tr_config_str(config, "redis.url");
     o->gateway_user = tr_config_str(config, "gateway.user");
+    o->metrics = tr_config_str(config, "vmm.metrics");
     o->accelerator = tr_config_str(config, "vmm.accelerator");
     o->qemu = tr_config_str(config, "vmm.qemu");
     o->image_path = tr_config_str(config, "image.path");

@@ -19,7 +19,7 @@ struct vmm_options {
     char preview_scheme[8];
     uint16_t preview_port; /* 0: the scheme's own */
     const char *redis_url; /* "" : embedded */
-    const char *gateway_user;
+    const char *gateway_user, *metrics;
     const char *accelerator, *qemu, *image_path, *cgroup;
     uid_t qemu_uid; /* only used when we are root */
     gid_t qemu_gid;

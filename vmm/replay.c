@@ -97,6 +97,7 @@ static bool answer_again(struct vmm_request *req, const struct vmm_replay *r, co
         vmm_reply_error(req, 409, "the first request with this idempotency key is under way");
     } else {
         req->replayed = true;
+        req->vmm->figures.replayed++;
         vmm_reply_bytes(req, r->status, "application/json", r->answer, r->len);
     }
     return false;

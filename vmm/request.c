@@ -92,6 +92,8 @@ void vmm_request_answered(struct vmm_request *req, int status)
 {
     req->answered = true;
     req->status = status;
+    req->vmm->figures
+        .responses[status >= 100 && status < 600 && status != 499 ? status / 100 : 0]++;
     vmm_audit_answered(req);
 }
 

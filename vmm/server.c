@@ -276,6 +276,7 @@ static int check_rate(struct vmm_request *req)
     if (wait_ms == 0)
         return 0;
     req->retry_after_s = (unsigned)((wait_ms + 999) / 1000);
+    req->vmm->figures.limited++;
     vmm_reply_error(req, 429, "this key asks more than %lld times a second (vmm.requests_per_s)",
                     (long long)o->requests_per_s);
     return -1;
@@ -394,6 +395,7 @@ static void on_request(struct tr_h2 *h2, struct tr_h2_stream *st, const struct t
     req->st = st;
     req->head = head;
     req->uid = c->uid;
+    server->vmm->figures.requests++;
     vmm_trace_read(req);
     req->has_body = !end;
     req->next = server->requests;

@@ -7,6 +7,7 @@
 #include "vmm/audit.h"
 #include "vmm/auth.h"
 #include "vmm/events.h"
+#include "vmm/figures.h"
 #include "vmm/options.h"
 #include "vmm/replay.h"
 #include "vmm/secret.h"
@@ -16,6 +17,7 @@ struct vmm_hidden;
 struct vmm_live;
 struct vmm_node;
 struct vmm_machines;
+struct vmm_metrics;
 struct vmm_server;
 struct vmm_stores;
 
@@ -43,6 +45,8 @@ struct vmm {
     struct vmm_wakes wakes;
     struct vmm_replays replays;
     struct vmm_audit audit;
+    struct vmm_figures figures;
+    struct vmm_metrics *metrics; /* NULL: none are served */
     bool ending; /* a graceful end has begun: nothing new is started */
 };
 

@@ -434,6 +434,19 @@ static enum agent_form wanted_form(struct agent_request *req, const struct tr_h2
     return AGENT_FORM_JSON;
 }
 
+/* The name that the edge and the manager know it by, for who looks for it in all their logs. */
+static void note(const struct tr_h2_head *head)
+{
+    const char *id = tr_h2_head_get(head, "x-request-id");
+    char ids[80];
+
+    if (tr_log_get_level() < TR_LOG_DEBUG || id == NULL || head->path == NULL)
+        return;
+    snprintf(ids, sizeof(ids), "req=%.64s", id);
+    tr_log(TR_LOG_DEBUG, ids, "%.16s %.*s", head->method, (int)strcspn(head->path, "?"),
+           head->path);
+}
+
 void agent_request_start(struct tr_h2 *h2, struct tr_h2_stream *st, const struct tr_h2_head *head,
                          bool end, void *arg)
 {
@@ -449,6 +462,7 @@ void agent_request_start(struct tr_h2 *h2, struct tr_h2_stream *st, const struct
     req->body_ended = end;
     req->head_only = strcmp(head->method, "HEAD") == 0;
     tr_h2_stream_set(st, &stream_cbs, req);
+    note(head);
     if (!route(req, head) || !type_fits(req, head))
         return;
     req->form = wanted_form(req, head);

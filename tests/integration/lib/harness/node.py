@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -188,7 +189,7 @@ class Node:
         self.gateway.wait_for(lambda: _listens(port), "gateway listens", limit)
         self.gateway.wait_for_text(" pid=", limit)
         # Of the process that serves; signals go to the keeper, its parent.
-        self.gateway.pid = int(self.gateway.text().rpartition(" pid=")[2].split()[0])
+        self.gateway.pid = int(re.match("[0-9]+", self.gateway.text().rpartition(" pid=")[2])[0])
 
     def kill_manager(self):
         """SIGKILL, as a crash would end it. Machines and Redis are left as they are."""
