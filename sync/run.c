@@ -96,6 +96,17 @@ static bool show_left_out(const char *path, size_t len, unsigned why, void *arg)
                 sync_scan_why_text(why));
 }
 
+static bool count_left_out(const char *path, size_t len, unsigned why, void *arg)
+{
+    struct sync_run_news *news = arg;
+
+    (void)path;
+    (void)len;
+    if (why < SYNC_RUN_WHYS)
+        news->n_why[why]++;
+    return true;
+}
+
 static bool show_fault(enum sync_side side, const char *path, size_t len, int status, void *arg)
 {
     struct sync_run_news *news = arg;
@@ -117,6 +128,7 @@ static void publish(struct sync_run *run, int round, const struct err *err)
         news->left_out = calloc(SYNC_RUN_SHOWN, sizeof(*news->left_out));
     if (news->left_out != NULL)
         sync_engine_left_out(run->engine, show_left_out, news);
+    sync_engine_left_out(run->engine, count_left_out, news);
     if (news->status.n_faults > 0)
         news->faults = calloc(SYNC_RUN_SHOWN, sizeof(*news->faults));
     if (news->faults != NULL)

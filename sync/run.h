@@ -9,6 +9,7 @@
 
 enum {
     SYNC_RUN_SHOWN = 500,       /* paths of each list that is shown */
+    SYNC_RUN_WHYS = 32,         /* reasons that are counted: all there are */
     SYNC_RUN_INBOX_MAX = 20000, /* folders that wait to be looked at; more: all are */
     SYNC_RUN_RETRY_MS = 2000,   /* after a round that failed, unless kicked */
 };
@@ -29,6 +30,7 @@ struct sync_run_news {
     struct err err; /* then */
     struct sync_shown *left_out, *faults;
     size_t n_left_out, n_faults; /* of these lists; status has the whole numbers */
+    size_t n_why[SYNC_RUN_WHYS]; /* paths left out for each reason (sync/scan.h) */
 };
 
 struct sync_run_cbs {

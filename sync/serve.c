@@ -22,8 +22,10 @@ struct sync_serve {
     uint8_t *in; /* not taken by unpack yet */
     size_t in_at, in_len, in_cap, eaten;
     bool in_end;
-    uint32_t index; /* of the request under way, or the next */
-    int n_silent;   /* slices since the last output */
+    uint32_t index;            /* of the request under way, or the next */
+    int n_silent;              /* slices since the last output */
+    sync_serve_guard_cb guard; /* NULL: nothing is refused */
+    void *guard_arg;
 
     struct sync_tree_dir *dir;   /* list: being read */
     struct sync_tree_file *file; /* hash, read: being read */
@@ -76,6 +78,17 @@ void sync_serve_free(struct sync_serve *s)
     free(s);
 }
 
+void sync_serve_guard(struct sync_serve *s, sync_serve_guard_cb guard, void *arg)
+{
+    s->guard = guard;
+    s->guard_arg = arg;
+}
+
+static int ask(const struct sync_serve *s, const char *path, size_t len, const struct sync_op *op)
+{
+    return s->guard == NULL ? 0 : s->guard(path, len, op, s->guard_arg);
+}
+
 int sync_serve_input(struct sync_serve *s, const uint8_t *bytes, size_t len)
 {
     if (s->in_at > 0) {
@@ -126,7 +139,9 @@ static int start_list(struct sync_serve *s, const struct sync_msg *msg)
 {
     struct sync_msg out = {.type = SYNC_MSG_LISTING, .index = s->index};
 
-    out.status = sync_tree_dir_open(s->tree, msg->path, msg->path_len, &out.sig, &s->dir);
+    out.status = ask(s, msg->path, msg->path_len, NULL);
+    if (out.status == 0)
+        out.status = sync_tree_dir_open(s->tree, msg->path, msg->path_len, &out.sig, &s->dir);
     if (out.status != 0)
         s->index++;
     return sync_pack_add(s->pack, &out);
@@ -161,8 +176,10 @@ static int start_file(struct sync_serve *s, const struct sync_msg *msg)
     bool hash = s->kind == SYNC_SERVE_HASH;
     struct sync_msg out = {.type = hash ? SYNC_MSG_HASHED : SYNC_MSG_READING, .index = s->index};
 
-    out.status = sync_tree_file_open(s->tree, msg->path, msg->path_len,
-                                     msg->has_sig ? &msg->sig : NULL, &out.sig, &s->file);
+    out.status = ask(s, msg->path, msg->path_len, NULL);
+    if (out.status == 0)
+        out.status = sync_tree_file_open(s->tree, msg->path, msg->path_len,
+                                         msg->has_sig ? &msg->sig : NULL, &out.sig, &s->file);
     s->head_len = 0;
     if (out.status != 0)
         s->index++;
@@ -220,10 +237,12 @@ static int applied(struct sync_serve *s, int status, const struct sync_sig *sig)
 
 static int start_op(struct sync_serve *s, const struct sync_msg *msg)
 {
-    struct sync_sig sig;
+    int status = ask(s, msg->op.path, msg->op.path_len, &msg->op);
+    struct sync_sig sig = {0};
 
     if (msg->op.kind != SYNC_OP_FILE) {
-        int status = sync_tree_apply(s->tree, &msg->op, NULL, &sig);
+        if (status == 0)
+            status = sync_tree_apply(s->tree, &msg->op, NULL, &sig);
 
         return applied(s, status, &sig);
     }
@@ -232,7 +251,7 @@ static int start_op(struct sync_serve *s, const struct sync_msg *msg)
     s->op.path = s->path;
     s->op.target = NULL;
     s->left = msg->size;
-    s->status = sync_stage_open(s->tree, msg->size, &s->stage);
+    s->status = status != 0 ? status : sync_stage_open(s->tree, msg->size, &s->stage);
     s->in_content = true;
     return 0;
 }

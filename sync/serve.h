@@ -33,6 +33,11 @@ struct sync_serve;
 TR_MUST_CHECK int sync_serve_new(enum sync_serve_kind kind, const struct sync_tree *tree,
                                  struct sync_serve **out);
 void sync_serve_free(struct sync_serve *serve);
+/* Ask this before anything is looked at or changed: what is op (NULL: looked at only) to do with
+ * this path? 0, or the negative errno that is the answer. arg is borrowed. */
+typedef int (*sync_serve_guard_cb)(const char *path, size_t len, const struct sync_op *op,
+                                   void *arg);
+void sync_serve_guard(struct sync_serve *serve, sync_serve_guard_cb guard, void *arg);
 /* More of the request (copied). Returns 0 or UV_ENOMEM. */
 TR_MUST_CHECK int sync_serve_input(struct sync_serve *serve, const uint8_t *bytes, size_t len);
 void sync_serve_input_end(struct sync_serve *serve);

@@ -136,7 +136,7 @@ static void leave_out(struct vmm_gits *g, const struct folder *f, const char *co
             *at++ = (char)c;
     }
     strcpy(at, f->len > 0 ? "/.git" : ".git");
-    log_warn("vm=%s: %s is not kept: %s", g->o.label, text, why);
+    log_warn("%s: %s is not kept: %s", g->o.label, text, why);
     json_array_append_new(g->fresh_left_out,
                           json_pack("{ss, ss, ss}", "path", text, "code", code, "why", why));
     free(text);
@@ -590,7 +590,7 @@ static void step_end(struct vmm_gits *g)
     if (g->result != 0)
         leave_out(g, f, "git-fault", "the store cannot take it");
     else if (know(g, f) != 0)
-        log_warn("vm=%s: out of memory", g->o.label);
+        log_warn("%s: out of memory", g->o.label);
     g->tries = 0;
     g->at++;
     next_found(g);
@@ -623,7 +623,7 @@ static void after_put(struct vmm_gits *g)
         finish(g);
         return;
     } else if (g->http != 409) {
-        log_warn("vm=%s: the .git of \"%.80s\" cannot be put back: %d: %.*s", g->o.label, f->path,
+        log_warn("%s: the .git of \"%.80s\" cannot be put back: %d: %.*s", g->o.label, f->path,
                  g->http, (int)(g->in.len < 200 ? g->in.len : 200),
                  g->in.data != NULL ? (const char *)g->in.data : "");
     }
@@ -636,7 +636,7 @@ static void step_put(struct vmm_gits *g)
     int r;
 
     if (g->result != 0) {
-        log_warn("vm=%s: a kept .git cannot be read: %s", g->o.label, g->job.err.msg);
+        log_warn("%s: a kept .git cannot be read: %s", g->o.label, g->job.err.msg);
         g->result = 0;
         if (g->st != NULL)
             tr_h2_reset(g->st, H2_CANCEL);

@@ -13,7 +13,7 @@
 struct vmm_gits;
 
 struct vmm_gits_options {
-    const char *label;                   /* for the log; borrowed */
+    const char *label;                   /* for the log: "vm=..."; borrowed */
     struct vmm_store_hold *hold;         /* borrowed; held until close */
     struct tr_h2 *(*session)(void *arg); /* to the agent, or NULL */
     void *arg;

@@ -548,16 +548,54 @@ static void on_files(int status, const char *why, void *arg)
     vmm_sandbox_on_lost(m->sb, true, reason); /* calls stop() */
 }
 
+static struct tr_h2 *agent_h2(void *arg)
+{
+    const struct vmm_machine *m = arg;
+
+    return m->agent != NULL ? vmm_agent_session(m->agent) : NULL;
+}
+
+static void on_conflict(json_t *told, void *arg)
+{
+    const struct vmm_machine *m = arg;
+
+    vmm_live_event(m->ms->vmm, "sandbox.sync_conflict", m->sb->session->owner,
+                   json_pack("{ss, ss, ss, sO}", "session", m->sb->session->id, "sandbox",
+                             m->sb->name, "label", m->label, "conflict", told));
+}
+
+/* Whose ancestor it is (sync/ancestor.h): a boot's. The number of an instance is not enough, since
+ * a machine that does not come up boots again with an empty disk. FNV-1a. */
+static uint64_t epoch_of(const struct vmm_machine *m)
+{
+    uint64_t hash = UINT64_C(14695981039346656037) ^ m->instance;
+
+    for (const char *c = m->boot_id; *c != '\0'; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    return hash;
+}
+
 /* The session's files, of its first sandbox. */
 static void open_sync(struct vmm_machine *m)
 {
-    static const struct vmm_sync_cbs cbs = {.on_files = on_files};
+    static const struct vmm_sync_cbs cbs = {
+        .h2 = agent_h2, .on_files = on_files, .on_conflict = on_conflict};
+    char label[VMM_ID_LEN + 4], ancestor[VMM_PATH_SIZE];
+    const struct vmm_sync_options options = {.vmm = m->ms->vmm,
+                                             .session = m->sb->session,
+                                             .label = label,
+                                             .side = "sandbox",
+                                             .ancestor = ancestor,
+                                             .instance = epoch_of(m),
+                                             .gits_dir = m->data_dir};
     struct err err = {0};
 
     if (m->ms->vmm->stores == NULL || m->stopping || m->releasing ||
         strcmp(m->sb->name, "primary") != 0)
         return;
-    if (vmm_sync_open(m, &cbs, m, &m->sync, &err) != 0) {
+    snprintf(label, sizeof(label), "vm=%s", m->label);
+    snprintf(ancestor, sizeof(ancestor), "%s/ancestor", m->data_dir);
+    if (vmm_sync_open(&options, &cbs, m, &m->sync, &err) != 0) {
         m->sync = NULL;
         log_warn("vm=%s: sync: %s", m->label, err.msg);
     }

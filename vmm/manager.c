@@ -21,6 +21,7 @@
 #include "vmm/active.h"
 #include "vmm/api.h"
 #include "vmm/driver/qemu_version.h"
+#include "vmm/bind.h"
 #include "vmm/embedded_redis.h"
 #include "vmm/file.h"
 #include "vmm/image.h"
@@ -168,6 +169,7 @@ static void on_tick(uv_timer_t *timer)
         vmm_machines_tick(m->vmm.machines, now);
     if (m->vmm.stores != NULL)
         vmm_stores_tick(m->vmm.stores, now);
+    vmm_binds_tick(&m->vmm, now);
     vmm_sessions_reap(&m->vmm.sessions);
     if (++m->n_ticks % BEAT_TICKS == 0)
         vmm_events_beat(&m->vmm.events);

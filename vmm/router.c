@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "vmm/api.h"
+#include "vmm/bind.h"
 #include "vmm/secret.h"
 
 #define S "/v1/sessions/{s}"
@@ -135,6 +136,7 @@ static const struct vmm_member signal_members[] = {
 #define TAIL       .tail = true
 #define SINCE      .needs_query = "since"
 #define PATH       .needs_query = "path"
+#define FOLDER     .needs_query = "folder"
 #define GATEWAY    .gateway_only = true
 #define CREATES    .creates = true
 #define QUIET      .quiet = true
@@ -176,6 +178,8 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("PUT",    S "/files/{path}",         SESSION, STREAM, store_put, TAIL),
     AT("DELETE", S "/files/{path}",         SESSION, NONE,   store_delete, TAIL),
     AT("GET",    S "/git/{path}",           READ,    NONE,   store_git, TAIL),
+    AT("POST",   S "/bindings",             SESSION, STREAM, bind, FOLDER),
+    AT("GET",    S "/bindings",             READ,    NONE,   bind_list),
     AT("GET",    S "/changes",              READ,    NONE,   changes, SINCE),
     AT("GET",    S "/contents/{content}",   READ,    NONE,   content_get),
     AT("GET",    S "/kept",                 READ,    NONE,   kept_list),

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "transom/log.h"
+#include "vmm/bind.h"
 #include "vmm/file.h"
 #include "vmm/proc/child.h"
 
@@ -451,4 +452,5 @@ void vmm_store_changed(struct vmm *vmm, const char *session_id)
 
     if (session != NULL && vmm->stores != NULL && vmm->stores->changed != NULL)
         vmm->stores->changed(vmm, session, vmm->stores->changed_arg);
+    vmm_binds_look(vmm, session_id);
 }

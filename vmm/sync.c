@@ -13,14 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 #include "sync/run.h"
+#include "sync/scan.h"
 #include "sync/side_local.h"
 #include "sync/side_remote.h"
 #include "sync/vault_git.h"
 #include "transom/log.h"
 #include "vmm/file.h"
 #include "vmm/gits.h"
-#include "vmm/live.h"
-#include "vmm/machine_internal.h"
 
 #define QUIET_MS     10000  /* without a change: a checkpoint is due */
 #define RUN_MS       2000   /* the same after a run has ended */
@@ -31,11 +30,16 @@
 #define GRACE_MS     500    /* of a last sync, after its time */
 #define CONFLICT_MAX 100    /* that are shown */
 
+#define LABEL_SIZE 64
+
 enum task { OPEN, COUNT, CHECKPOINT };
 
 struct vmm_sync {
     struct vmm *vmm;
-    struct vmm_machine *m;
+    char label[LABEL_SIZE];
+    const char *side;
+    char ancestor[VMM_PATH_SIZE], gits_dir[VMM_PATH_SIZE];
+    uint64_t instance;
     const struct vmm_sync_cbs *cbs;
     void *arg;
     struct vmm_store_hold hold;
@@ -44,7 +48,7 @@ struct vmm_sync {
     struct sync_vault_git *vault;
     struct sync_side_remote *remote; /* NULL: not open */
     struct sync_run *run;            /* NULL: not begun, or ended */
-    struct vmm_gits *gits;           /* NULL: closed */
+    struct vmm_gits *gits;           /* NULL: none, or closed */
     uv_timer_t timer;                /* for the first files, then for the last */
     bool told_files, is_finishing, was_kept, is_closing, is_remote_closing, is_local_closing;
     bool has_files; /* the first round is over */
@@ -122,7 +126,7 @@ static void on_job_done(struct vmm_store_job *job)
 
     s->is_busy = false;
     if (job->err.code != 0) {
-        log_warn("vm=%s: sync: %s", s->m->label, job->err.msg);
+        log_warn("%s: sync: %s", s->label, job->err.msg);
         if (s->task == OPEN)
             tell_files(s, job->err.code, job->err.msg);
     } else {
@@ -155,7 +159,7 @@ static struct tr_h2 *session(void *arg)
 {
     const struct vmm_sync *s = arg;
 
-    return s->m->agent != NULL ? vmm_agent_session(s->m->agent) : NULL;
+    return s->cbs->h2(s->arg);
 }
 
 static void on_dirty(const char *dir, size_t len, void *arg)
@@ -243,7 +247,8 @@ static json_t *shown_path(const char *path, size_t len)
     return out;
 }
 
-static json_t *list_json(const struct sync_shown *list, size_t n, bool with_side)
+/* side: what the other side is called; NULL: no sides are told. */
+static json_t *list_json(const struct sync_shown *list, size_t n, const char *side)
 {
     json_t *out = json_array();
 
@@ -251,9 +256,9 @@ static json_t *list_json(const struct sync_shown *list, size_t n, bool with_side
         json_t *item = json_pack("{so, ss, ss}", "path", shown_path(list[i].path, list[i].len),
                                  "code", list[i].name, "why", list[i].text);
 
-        if (with_side && item != NULL)
+        if (side != NULL && item != NULL)
             json_object_set_new(item, "side",
-                                json_string(list[i].side == SYNC_GUEST ? "sandbox" : "store"));
+                                json_string(list[i].side == SYNC_GUEST ? side : "store"));
         json_array_append_new(out, item);
     }
     return out;
@@ -261,12 +266,10 @@ static json_t *list_json(const struct sync_shown *list, size_t n, bool with_side
 
 /* ---- .git folders ---- */
 
-static uint64_t epoch_of(const struct vmm_machine *m);
-
 /* Of the boot that got them: a later manager must not put back what was removed since. */
 static json_t *gits_record(const struct vmm_sync *s)
 {
-    return json_pack("{sI}", "epoch", (json_int_t)epoch_of(s->m));
+    return json_pack("{sI}", "epoch", (json_int_t)s->instance);
 }
 
 static void on_restored(int status, void *arg)
@@ -276,9 +279,9 @@ static void on_restored(int status, void *arg)
     struct err err = {0};
 
     if (status != 0 && status != UV_ECANCELED)
-        log_warn("vm=%s: not all .git folders were put back: %s", s->m->label, uv_strerror(status));
-    if (record != NULL && vmm_file_write_json(s->m->data_dir, "gits.json", record, &err) != 0)
-        log_warn("vm=%s: %s", s->m->label, err.msg);
+        log_warn("%s: not all .git folders were put back: %s", s->label, uv_strerror(status));
+    if (record != NULL && vmm_file_write_json(s->gits_dir, "gits.json", record, &err) != 0)
+        log_warn("%s: %s", s->label, err.msg);
     json_decref(record);
     tell_files(s, 0, "");
     step(s);
@@ -291,8 +294,7 @@ static void restore_gits(struct vmm_sync *s)
     char path[VMM_PATH_SIZE];
     struct err err = {0};
 
-    s->has_files = true;
-    snprintf(path, sizeof(path), "%s/gits.json", s->m->data_dir);
+    snprintf(path, sizeof(path), "%s/gits.json", s->gits_dir);
     if (vmm_file_read_json(path, 4096, &record, &err) == 0 && json_equal(record, ours)) {
         vmm_gits_restored(s->gits);
         tell_files(s, 0, "");
@@ -308,7 +310,7 @@ static void on_taken(int status, void *arg)
     struct vmm_sync *s = arg;
 
     if (status != 0 && status != UV_ECANCELED)
-        log_warn("vm=%s: the .git folders as they are now are not kept: %s", s->m->label,
+        log_warn("%s: the .git folders as they are now are not kept: %s", s->label,
                  uv_strerror(status));
     if (!s->is_closing && !s->is_finishing && !s->is_busy &&
         (s->is_unkept || vmm_gits_has_changed(s->gits))) {
@@ -318,22 +320,51 @@ static void on_taken(int status, void *arg)
     step(s);
 }
 
+static json_t *whys_json(const struct sync_run_news *news)
+{
+    json_t *out = json_array();
+
+    for (unsigned why = 0; why < SYNC_RUN_WHYS; why++)
+        if (news->n_why[why] > 0)
+            json_array_append_new(out, json_pack("{ss, ss, sI}", "code", sync_scan_why_name(why),
+                                                 "why", sync_scan_why_text(why), "paths",
+                                                 (json_int_t)news->n_why[why]));
+    return out;
+}
+
+static void set_number(json_t *object, const char *prefix, const char *name, json_int_t number)
+{
+    char key[48];
+
+    snprintf(key, sizeof(key), "%s%s", prefix, name);
+    json_object_set_new(object, key, json_integer(number));
+}
+
 static void keep_status(struct vmm_sync *s, const struct sync_run_news *news)
 {
     const struct sync_engine_status *st = &news->status;
 
     json_decref(s->status);
     s->status = json_pack(
-        "{sb, sb, sI, sI, sI, sI, sI, sI, sI, sI, sI, so, so, ss}", "in_step", st->is_in_step,
-        "synced", st->has_synced, "paths", (json_int_t)st->n_paths[SYNC_STORE], "pending",
-        (json_int_t)st->n_due, "to_sandbox", (json_int_t)st->n_changes[SYNC_GUEST], "to_store",
-        (json_int_t)st->n_changes[SYNC_STORE], "bytes_to_sandbox",
-        (json_int_t)st->bytes_sent[SYNC_GUEST], "bytes_to_store",
+        "{sb, sb, sI, sI, sI, sI, sI, sI, sI, so, so, so, ss}", "in_step", st->is_in_step, "synced",
+        st->has_synced, "paths", (json_int_t)st->n_paths[SYNC_STORE], "pending",
+        (json_int_t)st->n_due, "to_store", (json_int_t)st->n_changes[SYNC_STORE], "bytes_to_store",
         (json_int_t)st->bytes_sent[SYNC_STORE], "n_left_out", (json_int_t)st->n_left_out,
         "n_faults", (json_int_t)st->n_faults, "n_conflicts", (json_int_t)st->n_conflicts,
-        "left_out", list_json(news->left_out, news->n_left_out, false), "faults",
-        list_json(news->faults, news->n_faults, true), "error",
+        "left_out", list_json(news->left_out, news->n_left_out, NULL), "left_out_by",
+        whys_json(news), "faults", list_json(news->faults, news->n_faults, s->side), "error",
         news->round != 0 ? news->err.msg : "");
+    set_number(s->status, "to_", s->side, (json_int_t)st->n_changes[SYNC_GUEST]);
+    set_number(s->status, "bytes_to_", s->side, (json_int_t)st->bytes_sent[SYNC_GUEST]);
+}
+
+static void files_are_there(struct vmm_sync *s)
+{
+    s->has_files = true;
+    if (s->gits != NULL)
+        restore_gits(s);
+    else
+        tell_files(s, 0, "");
 }
 
 static void on_news(const struct sync_run_news *news, void *arg)
@@ -350,9 +381,11 @@ static void on_news(const struct sync_run_news *news, void *arg)
         s->is_uncounted = s->is_unkept = true;
     }
     if (news->round != 0)
-        tr_log(TR_LOG_DEBUG, "", "vm=%s: sync: %s", s->m->label, news->err.msg);
+        tr_log(TR_LOG_DEBUG, "", "%s: sync: %s", s->label, news->err.msg);
     else if (!s->has_files && !s->is_closing && !s->is_finishing)
-        restore_gits(s);
+        files_are_there(s);
+    if (s->cbs->on_news != NULL && !s->is_closing)
+        s->cbs->on_news(s->arg);
 }
 
 static void on_conflict(const char *path, size_t len, enum sync_conflict_kind kind,
@@ -366,14 +399,13 @@ static void on_conflict(const char *path, size_t len, enum sync_conflict_kind ki
     json_t *text = shown_path(path, len), *told;
 
     told = json_pack("{sO, ss, ss}", "path", text, "kind", kinds[kind], "winner",
-                     winner == SYNC_GUEST ? "sandbox" : "store");
-    log_info("vm=%s: sync: conflict: %s: %s", s->m->label, json_string_value(text), kinds[kind]);
+                     winner == SYNC_GUEST ? s->side : "store");
+    log_info("%s: sync: conflict: %s: %s", s->label, json_string_value(text), kinds[kind]);
     if (json_array_size(s->conflicts) >= CONFLICT_MAX)
         json_array_remove(s->conflicts, 0);
     json_array_append(s->conflicts, told);
-    vmm_live_event(s->vmm, "sandbox.sync_conflict", s->m->sb->session->owner,
-                   json_pack("{ss, ss, ss, so}", "session", s->m->sb->session->id, "sandbox",
-                             s->m->sb->name, "label", s->m->label, "conflict", told));
+    s->cbs->on_conflict(told, s->arg);
+    json_decref(told);
     json_decref(text);
 }
 
@@ -382,22 +414,11 @@ static void on_run_end(int status, void *arg)
     struct vmm_sync *s = arg;
 
     s->run = NULL;
-    if (s->is_finishing && status != 0)
-        log_warn("vm=%s: the last sync did not end in step: %s", s->m->label, uv_strerror(status));
+    if (s->is_finishing && status != 0 && !s->is_closing)
+        log_warn("%s: the last sync did not end in step: %s", s->label, uv_strerror(status));
     if (!s->is_finishing && status != -ECANCELED)
-        log_error("vm=%s: sync has ended: %s", s->m->label, uv_strerror(status));
+        log_error("%s: sync has ended: %s", s->label, uv_strerror(status));
     step(s);
-}
-
-/* Whose ancestor it is: a boot's. The number of an instance is not enough, since a machine that
- * does not come up boots again with an empty disk. FNV-1a. */
-static uint64_t epoch_of(const struct vmm_machine *m)
-{
-    uint64_t hash = UINT64_C(14695981039346656037) ^ m->instance;
-
-    for (const char *c = m->boot_id; *c != '\0'; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
-    return hash;
 }
 
 static void begin(struct vmm_sync *s)
@@ -405,18 +426,16 @@ static void begin(struct vmm_sync *s)
     static const struct sync_run_cbs run_cbs = {
         .on_news = on_news, .on_conflict = on_conflict, .on_end = on_run_end};
     struct sync_engine_options options = {
-        .vault_ops = &sync_vault_git_ops, .vault = s->vault, .instance = epoch_of(s->m)};
-    char ancestor[VMM_PATH_SIZE];
+        .vault_ops = &sync_vault_git_ops, .vault = s->vault, .instance = s->instance};
     int r;
 
     if (s->is_closing || s->is_finishing)
         return;
-    snprintf(ancestor, sizeof(ancestor), "%s/ancestor", s->m->data_dir);
     r = sync_side_remote_open(s->vmm->loop, &remote_cbs, s, &s->remote);
     if (r == 0)
         r = sync_side_local_open(s->vmm->loop, &s->store, &local_cbs, s, &s->local);
     if (r == 0) {
-        options.ancestor = ancestor;
+        options.ancestor = s->ancestor;
         options.sides[SYNC_GUEST] = s->remote;
         options.ops[SYNC_GUEST] = &sync_side_remote_ops;
         options.sides[SYNC_STORE] = s->local;
@@ -490,7 +509,7 @@ static void keep_last(struct vmm_sync *s)
 
     if (s->was_kept)
         return;
-    if (!s->has_gits) {
+    if (!s->has_gits && s->gits != NULL) {
         s->has_gits = true;
         uv_timer_stop(&s->timer);
         vmm_gits_take(s->gits,
@@ -547,10 +566,14 @@ static void stop(struct vmm_sync *s)
         sync_run_stop(s->run);
 }
 
-/* The session is being deleted; the machine will close us. */
+/* The session is being deleted; a machine will close us by itself. */
 static void on_hold_end(struct vmm_store_hold *hold)
 {
-    stop((struct vmm_sync *)((char *)hold - offsetof(struct vmm_sync, hold)));
+    struct vmm_sync *s = (struct vmm_sync *)((char *)hold - offsetof(struct vmm_sync, hold));
+
+    stop(s);
+    if (s->cbs->on_store_end != NULL && !s->is_closing)
+        s->cbs->on_store_end(s->arg);
 }
 
 void vmm_sync_finish(struct vmm_sync *s, uint64_t timeout_ms, enum sync_cause cause,
@@ -562,11 +585,23 @@ void vmm_sync_finish(struct vmm_sync *s, uint64_t timeout_ms, enum sync_cause ca
     s->on_finished = cb;
     s->on_finished_arg = arg;
     s->finish_ms = uv_now(s->vmm->loop) + timeout_ms;
-    vmm_gits_stop(s->gits);
+    if (s->gits != NULL)
+        vmm_gits_stop(s->gits);
     if (s->run != NULL)
         sync_run_finish(s->run, timeout_ms);
     (void)uv_timer_start(&s->timer, on_timer, timeout_ms + GRACE_MS, 0);
     step(s);
+}
+
+bool vmm_sync_is_running(const struct vmm_sync *s)
+{
+    return s->run != NULL;
+}
+
+void vmm_sync_hurry(struct vmm_sync *s)
+{
+    if (s->is_finishing && s->run != NULL)
+        sync_run_stop(s->run);
 }
 
 void vmm_sync_close(struct vmm_sync *s, void (*cb)(void *arg), void *arg)
@@ -581,32 +616,45 @@ void vmm_sync_close(struct vmm_sync *s, void (*cb)(void *arg), void *arg)
 
 /* ---- in between ---- */
 
-int vmm_sync_open(struct vmm_machine *m, const struct vmm_sync_cbs *cbs, void *arg,
+static int open_gits(struct vmm_sync *s, struct err *err)
+{
+    const struct vmm_gits_options options = {.label = s->label,
+                                             .hold = &s->hold,
+                                             .session = session,
+                                             .arg = s,
+                                             .max_bytes = s->vmm->options->git_mb * 1024 * 1024};
+
+    return vmm_gits_open(s->vmm->loop, &options, &s->gits) == 0
+               ? 0
+               : tr_err_set(err, -ENOMEM, "out of memory");
+}
+
+int vmm_sync_open(const struct vmm_sync_options *options, const struct vmm_sync_cbs *cbs, void *arg,
                   struct vmm_sync **out, struct err *err)
 {
-    struct vmm *vmm = m->ms->vmm;
+    struct vmm *vmm = options->vmm;
     struct vmm_sync *s = calloc(1, sizeof(*s));
-    const struct vmm_gits_options gits = {.label = m->label,
-                                          .hold = s != NULL ? &s->hold : NULL,
-                                          .session = session,
-                                          .arg = s,
-                                          .max_bytes = vmm->options->git_mb * 1024 * 1024};
     int r;
 
     if (s == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     s->vmm = vmm;
-    s->m = m;
+    snprintf(s->label, sizeof(s->label), "%s", options->label);
+    s->side = options->side;
+    snprintf(s->ancestor, sizeof(s->ancestor), "%s", options->ancestor);
+    s->instance = options->instance;
     s->cbs = cbs;
     s->arg = arg;
     s->store.root = s->store.stage = -1;
     s->hold.end = on_hold_end;
     s->conflicts = json_array();
-    snprintf(s->dir, sizeof(s->dir), "%s/%s", vmm->sessions.dir, m->sb->session->id);
-    r = vmm_store_hold(vmm, m->sb->session, &s->hold, err);
-    if (r == 0 && vmm_gits_open(vmm->loop, &gits, &s->gits) != 0) {
-        vmm_store_release(&s->hold);
-        r = tr_err_set(err, -ENOMEM, "out of memory");
+    snprintf(s->dir, sizeof(s->dir), "%s/%s", vmm->sessions.dir, options->session->id);
+    r = vmm_store_hold(vmm, options->session, &s->hold, err);
+    if (r == 0 && options->gits_dir != NULL) {
+        snprintf(s->gits_dir, sizeof(s->gits_dir), "%s", options->gits_dir);
+        r = open_gits(s, err);
+        if (r != 0)
+            vmm_store_release(&s->hold);
     }
     if (r != 0) {
         json_decref(s->conflicts);
@@ -660,12 +708,17 @@ static bool is_due(const struct vmm_sync *s, uint64_t now_ms)
 void vmm_sync_tick(struct vmm_sync *s, uint64_t now_ms)
 {
     if (s->is_busy || s->is_closing || s->is_finishing || !s->told_files || !s->has_opened ||
-        vmm_gits_is_busy(s->gits))
+        (s->gits != NULL && vmm_gits_is_busy(s->gits)))
         return;
     if (is_due(s, now_ms)) {
         s->cause = s->has_run ? SYNC_CAUSE_RUN : SYNC_CAUSE_TIMER;
         s->has_run = false;
-        vmm_gits_take(s->gits, GITS_MS, on_taken, s);
+        if (s->gits != NULL) {
+            vmm_gits_take(s->gits, GITS_MS, on_taken, s);
+        } else {
+            s->is_unkept = s->is_uncounted = false;
+            submit(s, CHECKPOINT);
+        }
     } else if (s->is_uncounted && now_ms >= s->counted_ms + COUNT_MS) {
         s->is_uncounted = false;
         s->counted_ms = now_ms;
@@ -708,4 +761,9 @@ json_t *vmm_sync_json(const struct vmm_sync *s)
     if (out != NULL && s->gits != NULL && json_array_size(vmm_gits_left_out(s->gits)) > 0)
         json_object_set_new(out, "left_out", all_left_out(s, json_object_get(out, "left_out")));
     return out;
+}
+
+const json_t *vmm_sync_counters(const struct vmm_sync *s)
+{
+    return s->status;
 }

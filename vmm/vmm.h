@@ -13,6 +13,7 @@
 #include "vmm/secret.h"
 #include "vmm/session.h"
 
+struct vmm_bind;
 struct vmm_hidden;
 struct vmm_live;
 struct vmm_node;
@@ -41,6 +42,7 @@ struct vmm {
     struct vmm_live *live;         /* NULL in tests without Redis */
     struct vmm_machines *machines; /* NULL in tests without machines */
     struct vmm_stores *stores;     /* of the sessions' files; NULL in tests without them */
+    struct vmm_bind *binds;        /* folders from afar, see bind.h */
     struct vmm_server *server;
     struct vmm_wakes wakes;
     struct vmm_replays replays;

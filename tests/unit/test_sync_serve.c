@@ -373,6 +373,60 @@ START_TEST(a_request_out_of_order_ends_it)
 }
 END_TEST
 
+static int refuse_secret(const char *path, size_t len, const struct sync_op *op, void *arg)
+{
+    ++*(int *)arg;
+    if (op != NULL && op->kind == SYNC_OP_LINK)
+        return -EPERM;
+    return len >= 6 && memcmp(path, "secret", 6) == 0 ? -EACCES : 0;
+}
+
+START_TEST(a_guard_has_the_first_word)
+{
+    static const enum sync_serve_kind kinds[] = {SYNC_SERVE_LIST, SYNC_SERVE_HASH, SYNC_SERVE_READ};
+    struct sync_msg link = {.type = SYNC_MSG_OP};
+    int n_asked = 0;
+
+    fx_mkdir("secret");
+    fx_mkdir("open");
+    fx_write("secret/f", "mine");
+    fx_write("open/f", "ours");
+    for (size_t i = 0; i < 3; i++) {
+        begin(kinds[i]);
+        sync_serve_guard(serve, refuse_secret, &n_asked);
+        ask_path(i == 0 ? SYNC_MSG_DIR : SYNC_MSG_WANT, i == 0 ? "secret" : "secret/f");
+        ask_path(i == 0 ? SYNC_MSG_DIR : SYNC_MSG_WANT, i == 0 ? "open" : "open/f");
+        ck_assert_int_eq(run(65536, true), SYNC_SERVE_DONE);
+        ck_assert_int_eq(answers[0].msg.status, -EACCES);
+        ck_assert_uint_eq(answers[0].msg.index, 0);
+        ck_assert_int_eq(answers[n_answers - 1].msg.status, 0);
+        ck_assert_uint_eq(answers[n_answers - 1].msg.index, 1);
+        sync_serve_free(serve);
+        sync_pack_free(request);
+        sync_unpack_free(reply);
+    }
+    begin(SYNC_SERVE_APPLY);
+    sync_serve_guard(serve, refuse_secret, &n_asked);
+    link.op = (struct sync_op){.kind = SYNC_OP_LINK,
+                               .path = "l",
+                               .path_len = 1,
+                               .absent = true,
+                               .target = "/etc",
+                               .target_len = 4};
+    ask(&link);
+    ask_file("secret/new", "content", 7, false);
+    ask_file("open/new", "content", 7, false);
+    ck_assert_int_eq(run(65536, true), SYNC_SERVE_DONE);
+    ck_assert_int_eq(answers[0].msg.status, -EPERM);
+    ck_assert_int_eq(answers[1].msg.status, -EACCES);
+    ck_assert_int_eq(answers[2].msg.status, 0);
+    ck_assert(!fx_exists("secret/new"));
+    ck_assert(!fx_exists("l"));
+    ck_assert_str_eq(fx_read("open/new"), "content");
+    ck_assert_int_eq(n_asked, 9);
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("sync/serve");
@@ -390,6 +444,7 @@ int main(void)
     tcase_add_test(tc, content_that_was_spoilt_is_not_put);
     tcase_add_test(tc, what_has_no_room_does_not_stop_the_rest);
     tcase_add_test(tc, a_request_out_of_order_ends_it);
+    tcase_add_test(tc, a_guard_has_the_first_word);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);

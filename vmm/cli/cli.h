@@ -34,7 +34,7 @@ struct cli {
     struct cli_list env, scopes;
     bool force, recursive;
     bool interactive, detach, follow, yes, host, curl, keep;
-    bool insecure, strip, wake, no_wake, embed, no_embed, revoke;
+    bool insecure, strip, wake, no_wake, embed, no_embed, revoke, merge;
 };
 
 /* An option of a command; the value goes to the member of struct cli at offset. */
@@ -148,6 +148,7 @@ int cmd_session_new(struct cli *cli, int argc, char **argv);
 int cmd_session_list(struct cli *cli, int argc, char **argv);
 int cmd_session_show(struct cli *cli, int argc, char **argv);
 int cmd_session_set(struct cli *cli, int argc, char **argv);
+int cmd_up(struct cli *cli, int argc, char **argv);
 int cmd_sync_status(struct cli *cli, int argc, char **argv);
 int cmd_session_why(struct cli *cli, int argc, char **argv);
 int cmd_session_delete(struct cli *cli, int argc, char **argv);

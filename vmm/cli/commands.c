@@ -148,6 +148,14 @@ static const struct cli_option session_options[] = {
      AT(session)},
     END,
 };
+static const struct cli_option up_options[] = {
+    {'s', "session", "SESSION",
+     "id or unique name (default TRANSOM_SESSION, else that of the last time, else a new one)",
+     CLI_TEXT, AT(session)},
+    {0, "merge", NULL, "put together what both have, though nothing is known of the folder",
+     CLI_FLAG, AT(merge)},
+    END,
+};
 static const struct cli_option message_options[] = {
     {'m', "message", "TEXT", "what it is about", CLI_TEXT, AT(message)},
     END,
@@ -217,6 +225,7 @@ OPTIONS(of_events, events_options, );
 OPTIONS(of_secret, secret_options, );
 OPTIONS(of_session, session_options, );
 OPTIONS(of_files, session_options, );
+OPTIONS(of_up, up_options, );
 OPTIONS(of_files_tree, recursive_options, session_options, );
 OPTIONS(of_files_move, move_options, session_options, );
 OPTIONS(of_checkpoint, message_options, session_options, );
@@ -319,6 +328,14 @@ const struct cli_command cli_commands[] = {
      cmd_checkpoint_restore},
     {"checkpoint", "", "keep the session's files as they are, and print the checkpoint's id", NULL,
      of_checkpoint, 0, 0, cmd_checkpoint},
+    {"up", "[DIR]", "keep a local folder and a session's files in step, until Ctrl-C",
+     "What changes in DIR (default the current folder) goes to the session and its machine, and\n"
+     "back. From the folder text, source, documents and pictures are taken, as from a machine; "
+     "what\n"
+     "is left out is told. .git stays where it is. Ctrl-C ends it after a last sync: status 0 "
+     "when\n"
+     "both are in step. A lost connection is made again. The folder's session is remembered.",
+     of_up, 0, 1, cmd_up},
     {"sync status", "", "show how a machine's files stand with the session's, and what is left out",
      "Conflicts come first: what lost is kept. Then what cannot be done, and where; then what is "
      "not\n"

@@ -2,6 +2,7 @@
 /* Requests over the manager's unix socket: one HTTP/2 connection, opened with the first request.
  * libcurl 7.88 is not used here: it loses the end of streams now and then, and breaks a
  * prior-knowledge connection that it uses a second time. */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http_internal.h"
 
-#define OUT_MAX     (256 * 1024) /* bytes offered to the socket at a time */
+#define OUT_MAX     (256 * 1024)          /* bytes that wait for the socket: HTTP/2 makes no more */
+#define OUT_SIZE    (OUT_MAX + 64 * 1024) /* what it makes at a time fits on top */
 #define READ_BYTES  (64 * 1024)
 #define MAX_FDS     8
 #define H2_CANCEL   8
@@ -23,7 +25,7 @@ struct transport {
     const struct http_target *target;
     int fd; /* -1: no connection */
     struct tr_h2 *h2;
-    uint8_t *out; /* OUT_MAX bytes; [out_at, out_len) waits for the socket */
+    uint8_t *out; /* OUT_SIZE bytes; [out_at, out_len) waits for the socket */
     size_t out_at, out_len;
 };
 
@@ -40,7 +42,7 @@ static void *open_transport(const struct http_target *target)
 {
     struct transport *t = calloc(1, sizeof(*t));
 
-    if (t == NULL || (t->out = malloc(OUT_MAX)) == NULL)
+    if (t == NULL || (t->out = malloc(OUT_SIZE)) == NULL)
         abort();
     t->target = target;
     t->fd = -1;
@@ -87,13 +89,17 @@ static bool on_send(const uint8_t *data, size_t len, void *arg)
 {
     struct transport *t = arg;
 
-    if (len > OUT_MAX - t->out_len)
+    if (len > OUT_SIZE - t->out_len)
         flush_out(t);
-    if (len > OUT_MAX - t->out_len)
-        return false;
+    if (len > OUT_SIZE - t->out_len && t->out_at > 0) {
+        memmove(t->out, t->out + t->out_at, t->out_len - t->out_at);
+        t->out_len -= t->out_at;
+        t->out_at = 0;
+    }
+    assert(len <= OUT_SIZE - t->out_len); /* what is offered has to be taken */
     memcpy(t->out + t->out_len, data, len);
     t->out_len += len;
-    return true;
+    return t->out_len - t->out_at < OUT_MAX;
 }
 
 static void on_over(struct tr_h2 *h2, int status, const char *reason, void *arg)
