@@ -452,6 +452,8 @@ static void on_checked(struct vmm_store_job *job)
                "both the folder and the session have files, and have not been in step before");
     } else if (b->verdict == VMM_BIND_EMPTIED) {
         refuse(b, 409, "emptied", "the folder is empty, and was not when it was in step last");
+    } else if (b->req->ended) {
+        refuse(b, 400, "bad_request", "the body, one direction of the connection, has ended");
     } else {
         go_live(b, session);
     }
@@ -512,8 +514,11 @@ static void on_data(struct vmm_request *req, const uint8_t *data, size_t len)
 
 static void on_end(struct vmm_request *req, const struct tr_h2_head *trailers)
 {
+    struct vmm_bind *b = req->arg;
+
     (void)trailers;
-    close_bind(req->arg);
+    if (b->state == LIVE) /* else on_checked() sees it */
+        close_bind(b);
 }
 
 static void on_drain(struct vmm_request *req)
