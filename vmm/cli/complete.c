@@ -181,7 +181,8 @@ static void offer_value(struct cli *cli, const struct cli_command *c, const char
     }
     if (strcmp(name, "PROFILE") == 0)
         offer_profiles(word);
-    else if (strcmp(name, "LOCAL") == 0 || (strcmp(name, "FILE") == 0 && !is_remote))
+    else if (strcmp(name, "LOCAL") == 0 || strcmp(name, "DIR") == 0 ||
+             (strcmp(name, "FILE") == 0 && !is_remote))
         puts(":files");
 }
 

@@ -500,10 +500,11 @@ static int choose_session(struct up *u)
 int cmd_up(struct cli *cli, int argc, char **argv)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct http_target *target = http_target_of(cli->http);
     struct up u = {.cli = cli, .may_merge = cli->merge, .retry_ms = RETRY_MS};
     int status;
 
-    u.api = cli->api != NULL ? cli->api : cli->socket;
+    u.api = target->api != NULL ? target->api : target->socket;
     status = up_folder_open(argc > 0 ? argv[0] : ".", &u.folder);
     if (status != 0)
         return status;
