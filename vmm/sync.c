@@ -247,14 +247,24 @@ static json_t *shown_path(const char *path, size_t len)
     return out;
 }
 
+/* Why something is left out. Of .git folders somebody takes care, or nobody does. */
+static const char *why_text(const struct vmm_sync *s, const char *name, const char *text)
+{
+    return s->gits == NULL && strcmp(name, sync_scan_why_name(SYNC_WHY_GIT)) == 0
+               ? "a Git repository's own data: stays where it is"
+               : text;
+}
+
 /* side: what the other side is called; NULL: no sides are told. */
-static json_t *list_json(const struct sync_shown *list, size_t n, const char *side)
+static json_t *list_json(const struct vmm_sync *s, const struct sync_shown *list, size_t n,
+                         const char *side)
 {
     json_t *out = json_array();
 
     for (size_t i = 0; i < n && out != NULL; i++) {
-        json_t *item = json_pack("{so, ss, ss}", "path", shown_path(list[i].path, list[i].len),
-                                 "code", list[i].name, "why", list[i].text);
+        json_t *item =
+            json_pack("{so, ss, ss}", "path", shown_path(list[i].path, list[i].len), "code",
+                      list[i].name, "why", why_text(s, list[i].name, list[i].text));
 
         if (side != NULL && item != NULL)
             json_object_set_new(item, "side",
@@ -320,15 +330,18 @@ static void on_taken(int status, void *arg)
     step(s);
 }
 
-static json_t *whys_json(const struct sync_run_news *news)
+static json_t *whys_json(const struct vmm_sync *s, const struct sync_run_news *news)
 {
     json_t *out = json_array();
 
-    for (unsigned why = 0; why < SYNC_RUN_WHYS; why++)
-        if (news->n_why[why] > 0)
-            json_array_append_new(out, json_pack("{ss, ss, sI}", "code", sync_scan_why_name(why),
-                                                 "why", sync_scan_why_text(why), "paths",
-                                                 (json_int_t)news->n_why[why]));
+    for (unsigned why = 0; why < SYNC_RUN_WHYS; why++) {
+        const char *name = news->n_why[why] > 0 ? sync_scan_why_name(why) : NULL;
+
+        if (name != NULL)
+            json_array_append_new(out, json_pack("{ss, ss, sI}", "code", name, "why",
+                                                 why_text(s, name, sync_scan_why_text(why)),
+                                                 "paths", (json_int_t)news->n_why[why]));
+    }
     return out;
 }
 
@@ -351,8 +364,8 @@ static void keep_status(struct vmm_sync *s, const struct sync_run_news *news)
         (json_int_t)st->n_due, "to_store", (json_int_t)st->n_changes[SYNC_STORE], "bytes_to_store",
         (json_int_t)st->bytes_sent[SYNC_STORE], "n_left_out", (json_int_t)st->n_left_out,
         "n_faults", (json_int_t)st->n_faults, "n_conflicts", (json_int_t)st->n_conflicts,
-        "left_out", list_json(news->left_out, news->n_left_out, NULL), "left_out_by",
-        whys_json(news), "faults", list_json(news->faults, news->n_faults, s->side), "error",
+        "left_out", list_json(s, news->left_out, news->n_left_out, NULL), "left_out_by",
+        whys_json(s, news), "faults", list_json(s, news->faults, news->n_faults, s->side), "error",
         news->round != 0 ? news->err.msg : "");
     set_number(s->status, "to_", s->side, (json_int_t)st->n_changes[SYNC_GUEST]);
     set_number(s->status, "bytes_to_", s->side, (json_int_t)st->bytes_sent[SYNC_GUEST]);

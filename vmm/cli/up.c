@@ -93,7 +93,7 @@ static long long number(const json_t *object, const char *key)
     return (long long)json_integer_value(json_object_get(object, key));
 }
 
-/* The first paths that are left out for a reason, as " (a, b, ...)". New. */
+/* The first paths that are left out for a reason, as "a, b, ...". New. */
 static char *examples(const json_t *list, const char *code, long long n)
 {
     char *out = cli_printf("%s", "");
@@ -112,8 +112,8 @@ static char *examples(const json_t *list, const char *code, long long n)
         free(out);
         out = more;
     }
-    if (shown > 0) {
-        char *all = cli_printf(" (%s%s)", out, n > EXAMPLES ? ", ..." : "");
+    if (shown > 0 && n > EXAMPLES) {
+        char *all = cli_printf("%s, ...", out);
 
         free(out);
         out = all;
@@ -134,10 +134,8 @@ static void show_left_out(struct up *u, const json_t *status)
         const char *code = cli_text(item, "code");
         char *some = examples(list, code, number(item, "paths"));
 
-        show(u, "left out: %lld %s%s", number(item, "paths"),
-             strcmp(code, "git") == 0 ? "Git's own data, which stays where it is"
-                                      : cli_text(item, "why"),
-             some);
+        show(u, "left out: %lld (%s)%s%s", number(item, "paths"), cli_text(item, "why"),
+             *some != '\0' ? ": " : "", some);
         free(some);
     }
 }
