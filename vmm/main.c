@@ -5,6 +5,7 @@
 #include "vmm/driver/driver.h"
 #include "vmm/manager.h"
 #include "vmm/repack.h"
+#include "vmm/unzip.h"
 
 int main(int argc, char **argv)
 {
@@ -17,7 +18,8 @@ int main(int argc, char **argv)
     struct tr_config *config;
     int status;
 
-    if (vm_role_main(argc, argv, &status) || vmm_repack_main(argc, argv, &status))
+    if (vm_role_main(argc, argv, &status) || vmm_repack_main(argc, argv, &status) ||
+        vmm_unzip_main(argc, argv, &status))
         return status;
     status = tr_daemon_start(argc, argv, &daemon, &config);
     if (status != -1)

@@ -172,6 +172,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
 
     /* The session's own files, whether a machine runs or not. */
     AT("GET",    S "/files",                READ,    NONE,   store_list),
+    AT("POST",   S "/files",                SESSION, STREAM, store_unpack),
     AT("POST",   S "/files/move",           SESSION, JSON,   store_move, MEMBERS(store_move)),
     AT("GET",    S "/files/{path}",         READ,    NONE,   store_get, TAIL),
     AT("HEAD",   S "/files/{path}",         READ,    NONE,   store_get, TAIL),

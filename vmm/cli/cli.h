@@ -132,6 +132,9 @@ void cli_add_mtime(json_t *entry);
 int cli_get_file(struct cli *cli, const char *path, const char *remote, const char *where);
 /* PUT a local file ("-": standard input), as one stream. Returns the exit status. */
 int cli_put_file(struct cli *cli, const char *path, const char *local);
+/* The same by another method and as another type. *answer (may be NULL): new, if there is one. */
+int cli_send_file(struct cli *cli, const char *method, const char *type, const char *path,
+                  const char *local, json_t **answer);
 
 /* Exit status for an object with exit_code or signal; fallback when it has neither. */
 int cli_exit_status(const json_t *object, int fallback);
@@ -177,6 +180,7 @@ int cmd_file_watch(struct cli *cli, int argc, char **argv);
 int cmd_files_ls(struct cli *cli, int argc, char **argv);
 int cmd_files_get(struct cli *cli, int argc, char **argv);
 int cmd_files_put(struct cli *cli, int argc, char **argv);
+int cmd_files_unzip(struct cli *cli, int argc, char **argv);
 int cmd_files_mkdir(struct cli *cli, int argc, char **argv);
 int cmd_files_mv(struct cli *cli, int argc, char **argv);
 int cmd_files_rm(struct cli *cli, int argc, char **argv);

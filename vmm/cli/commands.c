@@ -310,6 +310,11 @@ const struct cli_command cli_commands[] = {
      "links;\n"
      "-r LOCAL . puts what is in it into the session's home folder.",
      of_files_tree, 1, 2, cmd_files_put},
+    {"files unzip", "ARCHIVE [FOLDER]",
+     "unpack a ZIP archive into the session (ARCHIVE - is standard input)",
+     "All of it or, when something of it cannot be taken, nothing. What was there before is in a\n"
+     "checkpoint. Links are not taken, and .git folders are passed over.",
+     of_files, 1, 2, cmd_files_unzip},
     {"files mkdir", "FOLDER...", "make folders, and those above them", NULL, of_files, 1, 99,
      cmd_files_mkdir},
     {"files mv", "FROM TO", "rename one of the session's files; missing folders are made", NULL,

@@ -408,24 +408,34 @@ int cli_get_file(struct cli *cli, const char *path, const char *remote, const ch
     return status;
 }
 
-int cli_put_file(struct cli *cli, const char *path, const char *local)
+int cli_send_file(struct cli *cli, const char *method, const char *type, const char *path,
+                  const char *local, json_t **answer)
 {
     struct transfer t = {.fd = -1, .label = local};
     struct stat st = {0};
     int status = open_local(local, &t, &st);
 
     if (status == 0) {
-        t.req = http_req_new(cli->http, "PUT", path);
+        t.req = http_req_new(cli->http, method, path);
         t.req->on_read = on_read;
         http_req_stream_body(t.req, t.total);
+        free(t.req->content_type);
+        t.req->content_type = cli_printf("%s", type);
         status = outcome(&t, transfer(&t), local);
         if (status == 0 && cli->json && t.req->body != NULL)
             printf("%s\n", t.req->body);
+        if (status == 0 && answer != NULL && t.req->body != NULL)
+            *answer = json_loads(t.req->body, 0, NULL);
         http_req_free(t.req);
     }
     if (t.fd > STDIN_FILENO)
         close(t.fd);
     return status;
+}
+
+int cli_put_file(struct cli *cli, const char *path, const char *local)
+{
+    return cli_send_file(cli, "PUT", "application/octet-stream", path, local, NULL);
 }
 
 int cmd_file_get(struct cli *cli, int argc, char **argv)

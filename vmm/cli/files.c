@@ -186,6 +186,28 @@ int cmd_files_put(struct cli *cli, int argc, char **argv)
     return status;
 }
 
+int cmd_files_unzip(struct cli *cli, int argc, char **argv)
+{
+    char *dir = cli_encode(argc > 1 && strcmp(argv[1], ".") != 0 ? argv[1] : "");
+    char *path = cli_session_path(cli, "/files?dir=%s", dir);
+    json_t *answer = NULL;
+    json_int_t n, n_files;
+    int status =
+        path != NULL ? cli_send_file(cli, "POST", "application/zip", path, argv[0], &answer) : 1;
+
+    n = json_integer_value(json_object_get(answer, "passed_over"));
+    n_files = json_integer_value(json_object_get(answer, "files"));
+    if (status == 0 && !cli->json)
+        printf("%lld file%s\n", (long long)n_files, n_files == 1 ? "" : "s");
+    if (n > 0)
+        fprintf(stderr, "transom: %lld left out, they are Git's own: %s%s\n", (long long)n,
+                json_string_value(json_object_get(answer, "passed_path")), n > 1 ? ", ..." : "");
+    json_decref(answer);
+    free(path);
+    free(dir);
+    return status;
+}
+
 /* One call for each argument. */
 static int each(struct cli *cli, const char *method, const char *query, int argc, char **argv)
 {
