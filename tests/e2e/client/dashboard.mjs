@@ -30,6 +30,15 @@ await browse(args, async (page) => {
   page.on('request', (request) => { if (origin !== '' && !request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) seen.foreign.push(request.url()) })
 
   const can = {
+    /** As a browser that was never here. */
+    fresh: async (size) => {
+      origin = ''
+      await page.goto('about:blank')
+      await page.context().clearCookies()
+      await page.setViewportSize({ width: size[0], height: size[1] })
+      await page.emulateMedia({ colorScheme: 'light' })
+      await can.forget()
+    },
     goto: async (url) => { origin = new URL(url).origin; await page.goto(url) },
     fill: async (what, text) => { await locate(page, what).fill(text) },
     click: async (what) => { await locate(page, what).click() },

@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 
 from edge import Edge
@@ -15,12 +17,17 @@ HOST = "admin.localhost"
 
 
 class Site:
-    """close() ends it."""
+    """close() ends it. prepare: called with the manager's state folder before it starts."""
 
-    def __init__(self, options=None, **edge):
-        self.manager = None
+    def __init__(self, options=None, prepare=None, **edge):
+        self.manager = self.shm = None
         self.edge = Edge({"gateway.workers": 1, "domain": "localhost", **(options or {})}, **edge)
+        self.state = self.edge.dir + "/state"
+        if prepare is not None and os.access("/dev/shm", os.W_OK):  # many files: a disk may take minutes
+            self.shm = self.state = tempfile.mkdtemp(prefix="transom-dashboard-", dir="/dev/shm")
         try:
+            if prepare is not None:
+                prepare(self.state)
             self.start_manager()
         except BaseException:
             self.close(quiet=True)
@@ -29,7 +36,7 @@ class Site:
         self.url = f"http://{HOST}:{self.edge.port}"
 
     def start_manager(self):
-        options = {"run_dir": self.edge.dir, "state_dir": self.edge.dir + "/state", "cache_dir": self.edge.dir + "/cache",
+        options = {"run_dir": self.edge.dir, "state_dir": self.state, "cache_dir": self.edge.dir + "/cache",
                    "domain": "localhost", "net.enabled": False, "redis.url": self.edge.options["redis.url"],
                    "vmm.accelerator": "tcg", "vmm.stop_machines_on_exit": True}
         path, log = self.edge.dir + "/vmm.yaml", self.edge.dir + "/vmm.log"
@@ -65,6 +72,8 @@ class Site:
     def close(self, quiet=False):
         if self.manager is not None:
             self.manager.stop()
+        if self.shm is not None:
+            shutil.rmtree(self.shm, ignore_errors=True)
         self.edge.close(quiet)
 
 
