@@ -420,6 +420,17 @@ void gw_feed_close(struct gw_feed *f)
     tr_redis_close(f->redis);
 }
 
+int gw_feed_write(struct gw_feed *f, int argc, const char **argv)
+{
+    size_t len[48];
+
+    if (argc > 48)
+        return UV_E2BIG;
+    for (int i = 0; i < argc; i++)
+        len[i] = strlen(argv[i]);
+    return tr_redis_command(f->redis, NULL, NULL, argc, argv, len);
+}
+
 const struct gw_feed_figures *gw_feed_figures(const struct gw_feed *f)
 {
     return &f->figures;

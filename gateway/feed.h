@@ -25,6 +25,9 @@ TR_MUST_CHECK int gw_feed_open(uv_loop_t *loop, const char *url, struct gw_table
                                struct err *err);
 /* Freed when the loop has run its close callbacks. */
 void gw_feed_close(struct gw_feed *feed);
+/* Write something by the same connection; behind a read that waits, so within seconds. Whether it
+ * was taken is not told. 0, UV_ENOTCONN or UV_ENOMEM. argc: at most 48. */
+TR_MUST_CHECK int gw_feed_write(struct gw_feed *feed, int argc, const char **argv);
 const struct gw_feed_figures *gw_feed_figures(const struct gw_feed *feed);
 
 #endif

@@ -19,6 +19,7 @@
 #include "gateway/admin_cookie.h"
 #include "gateway/control.h"
 #include "gateway/feed.h"
+#include "gateway/figures.h"
 #include "gateway/keeper.h"
 #include "gateway/listener.h"
 #include "gateway/live.h"
@@ -44,6 +45,7 @@ struct control {
     struct gw_live *live, *started; /* of now, and of the start */
     struct gw_gateway gw;
     struct gw_feed *feed;
+    struct gw_figures *figures;
     struct gw_metrics *metrics;
     char ready_line[1400];
     bool begun, reloading, stopping;
@@ -336,6 +338,8 @@ static int start(struct control *c, struct err *err)
 
     if (r == 0)
         r = gw_feed_open(&c->loop, opt->redis_url, c->gw.table, on_gone, c, &c->feed, err);
+    if (r == 0)
+        r = gw_figures_open(&c->loop, &c->gw, c->feed, &c->figures);
     if (r == 0 && opt->metrics[0] != '\0')
         r = gw_metrics_open(&c->loop, opt->metrics, c->kept, &c->gw, c->feed, metrics, &c->metrics,
                             err);
@@ -366,6 +370,8 @@ static void fini(struct control *c)
 {
     for (unsigned i = 0; i < c->gw.n_workers; i++)
         gw_worker_join(&c->gw.workers[i]);
+    if (c->figures != NULL)
+        gw_figures_close(c->figures);
     if (c->feed != NULL)
         gw_feed_close(c->feed);
     gw_metrics_close(c->metrics);

@@ -143,10 +143,15 @@ static void lower(char *s)
 
 static void take_names(struct gw_options *o, const struct tr_config *config)
 {
+    const char *node = tr_config_str(config, "node.name");
     const char *preview = tr_config_str(config, "preview_domain");
     const char *run_dir = tr_config_str(config, "run_dir");
     const char *redis = tr_config_str(config, "redis.gateway_url");
 
+    if (node[0] != '\0')
+        snprintf(o->node, sizeof(o->node), "%s", node);
+    else if (gethostname(o->node, sizeof(o->node) - 1) != 0) /* as the manager calls it */
+        snprintf(o->node, sizeof(o->node), "node");
     snprintf(o->domain, sizeof(o->domain), "%s", tr_config_str(config, "domain"));
     lower(o->domain);
     if (preview[0] != '\0')

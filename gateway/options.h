@@ -14,6 +14,7 @@ struct gw_cidr {
 };
 
 struct gw_options {
+    char node[64];
     char domain[256];
     char preview_domain[256];
     char redis_url[512];

@@ -20,6 +20,10 @@ void vmm_api_key_delete(struct vmm_request *req);
 void vmm_api_sandbox_search(struct vmm_request *req);
 void vmm_api_whoami(struct vmm_request *req);
 
+/* api_stats.c */
+void vmm_api_stats(struct vmm_request *req);
+void vmm_api_traffic(struct vmm_request *req);
+
 /* api_secrets.c */
 void vmm_api_secret_list(struct vmm_request *req);
 void vmm_api_secret_put(struct vmm_request *req);

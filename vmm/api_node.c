@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* /v1/version, /v1/openapi.json, /v1/node */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "vmm/api.h"
 #include "vmm/image.h"
@@ -58,18 +60,36 @@ static json_t *describe_image(const struct vmm_options *options)
     return out;
 }
 
+/* Of /proc/meminfo; 0 when it does not say. */
+static json_int_t available_mb(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long kb = 0;
+    char line[128];
+
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return (json_int_t)(kb / 1024);
+}
+
 void vmm_api_node(struct vmm_request *req)
 {
     const struct vmm *vmm = req->vmm;
     const struct vmm_node *node = vmm->node;
+    double load = 0;
 
+    (void)!getloadavg(&load, 1);
     vmm_reply_json(
         req, 200,
-        json_pack("{ss, ss, ss, s{sb, ss}, sI, sI, so, sI, so, s{sb, ss}}", "name",
+        json_pack("{ss, ss, ss, s{sb, ss}, sI, sI, sI, sf, so, sI, so, s{sb, ss}}", "name",
                   vmm->options->node, "version", TRANSOM_VERSION, "accelerator",
                   vm_accel_name(node->accel), "kvm", "usable", node->kvm.verdict == VM_KVM_USABLE,
                   "reason", node->kvm.reason, "cpus", (json_int_t)node->cpus, "memory_mb",
-                  (json_int_t)node->memory_mb, "sandboxes", count_sandboxes(req), "max_sandboxes",
+                  (json_int_t)node->memory_mb, "memory_available_mb", available_mb(), "load1", load,
+                  "sandboxes", count_sandboxes(req), "max_sandboxes",
                   (json_int_t)vmm->options->max_sandboxes, "image", describe_image(vmm->options),
                   "redis", "up", vmm_live_is_up(vmm->live), "url", vmm_live_url(vmm->live)));
 }

@@ -2,6 +2,7 @@
 import { createContext } from 'preact'
 import { useContext, useEffect, useState } from 'preact/hooks'
 import { ApiError, get, request, whenSignedOut } from './api.ts'
+import { AuditPage } from './audit-page.tsx'
 import { EventsPage } from './events-page.tsx'
 import { ListPage } from './list-page.tsx'
 import { startLive, useConnection } from './live.ts'
@@ -27,6 +28,7 @@ function Page () {
   const { path } = usePlace()
   if (path.length === 0) return <ListPage />
   if (path[0] === 'events' && path.length === 1) return <EventsPage />
+  if (path[0] === 'audit' && path.length === 1) return <AuditPage />
   if (path[0] === 'node' && path.length === 1) return <NodePage />
   if (path[0] === 's' && path[1] !== undefined) return <SandboxPage session={path[1]} name={path[2] ?? 'primary'} tab={path[3] ?? ''} />
   return <Empty title="There is no such page."><p><a href="/">Sandboxes</a></p></Empty>
@@ -36,6 +38,7 @@ function Frame ({ who, onSignOut }: { who: Identity, onSignOut: () => void }) {
   const { path } = usePlace()
   const first = path[0] ?? ''
   const links: [string, string, boolean][] = [['/', 'Sandboxes', first === '' || first === 's'], ['/events', 'Events', first === 'events'], ['/node', 'Node', first === 'node']]
+  if (who.scope === 'admin') links.push(['/audit', 'Audit', first === 'audit'])
   useEffect(() => { document.title = `${links.find(([, , current]) => current)?.[1] ?? 'Transom'} · Transom` }, [first])
   return (
     <>

@@ -10,6 +10,7 @@ import type { LiveEvent } from './types.ts'
 const told = new Set(['id', 'type', 'time', 'owner', 'node', 'session', 'sandbox', 'label', 'state', 'reason', 'name', 'instance'])
 
 function text (event: LiveEvent): string {
+  if (event.type === 'gap') return 'Earlier ones are not kept any more.'
   const words = [event.state, event.reason, event.name].filter((word) => word !== undefined && word !== '').map(String)
   for (const [name, value] of Object.entries(event)) {
     if (!told.has(name) && value !== null && value !== '') words.push(`${name} ${typeof value === 'object' ? JSON.stringify(value) : String(value)}`)

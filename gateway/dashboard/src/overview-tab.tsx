@@ -1,6 +1,8 @@
 // Why it is alive or not, what it costs, and its figures over time.
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { sandboxPath } from './api.ts'
+import type { ChartOf } from './chart.ts'
+import { Charts, rates } from './charts.tsx'
 import { age, bytes, kib, moment, percent, until } from './format.ts'
 import { useEvents } from './live.ts'
 import { useLoad } from './load.ts'
@@ -8,38 +10,38 @@ import { Empty, Facts, useTick } from './parts.tsx'
 import type { SandboxProps } from './sandbox-page.tsx'
 import type { Idle, Stats } from './types.ts'
 
-type Chart = typeof import('./chart.ts')
 const KEPT = 360 // an hour of samples
-const dark = matchMedia('(prefers-color-scheme: dark)')
 
-function Charts ({ samples }: { samples: Stats[] }) {
-  const box = useRef<HTMLDivElement>(null)
-  const [chart, setChart] = useState<Chart>()
-  const [scheme, setScheme] = useState(dark.matches)
-  useEffect(() => { void import('./chart.ts').then(setChart) }, [])
-  useEffect(() => {
-    const change = (): void => setScheme(dark.matches)
-    dark.addEventListener('change', change)
-    return () => dark.removeEventListener('change', change)
-  }, [])
-  useEffect(() => chart === undefined || box.current === null ? undefined : chart.draw(box.current, samples), [chart, samples, scheme])
-  return <div ref={box} class="charts" />
-}
+const kilo = (values: (number | null)[]): (number | null)[] => values.map((value) => value === null ? null : value / 1024)
+const charts = (samples: Stats[]): ChartOf[] => [
+  { title: 'Processor', unit: '%', max: 100, lines: [{ label: 'processor', color: '--accent', values: samples.map((s) => s.cpu_percent ?? null) }] },
+  { title: 'Memory', unit: 'MiB', lines: [{ label: 'memory', color: '--accent', values: samples.map((s) => s.mem_total_kb !== undefined ? (s.mem_total_kb - (s.mem_available_kb ?? 0)) / 1024 : null) }] },
+  {
+    title: 'Network',
+    unit: 'KiB/s',
+    lines: [{ label: 'received', color: '--accent', values: kilo(rates(samples, (s) => s.net_received_bytes)) },
+      { label: 'sent', color: '--warm', values: kilo(rates(samples, (s) => s.net_sent_bytes)) }]
+  }
+]
 
 export function Overview ({ session, sandbox }: SandboxProps) {
   const { value: idle, reload } = useLoad<Idle>(`${sandboxPath(session.id, sandbox.name)}/idle`)
-  const [samples, setSamples] = useState<Stats[]>(sandbox.stats !== null ? [sandbox.stats] : [])
-  const stats = samples[samples.length - 1]
+  const past = useLoad<{ samples: Stats[] }>(`${sandboxPath(session.id, sandbox.name)}/stats`)
+  const [fresh, setFresh] = useState<Stats[]>([])
+  const samples = useMemo(() => {
+    const last = past.value?.samples[past.value.samples.length - 1]
+    return [...past.value?.samples ?? [], ...fresh.filter(({ at }) => last === undefined || at > last.at)].slice(-KEPT)
+  }, [past.value, fresh])
+  const stats = fresh[fresh.length - 1] ?? sandbox.stats
   const running = sandbox.state === 'running'
   const why = [idle?.why, sandbox.idle?.why, sandbox.reason].find((text) => text !== undefined && text !== '') ?? ''
   useTick(5000)
   useEffect(reload, [sandbox.state, sandbox.instance, session.persist])
-  useEffect(() => { if (!running) setSamples([]) }, [running])
   useEvents((event) => {
     if (event.label !== sandbox.label) return
     if (event.type === 'sandbox.stats' && event.stats !== undefined) {
       const sample = event.stats
-      setSamples((old) => old[old.length - 1]?.at === sample.at ? old : [...old, sample].slice(-KEPT))
+      setFresh((old) => old[old.length - 1]?.at === sample.at ? old : [...old, sample].slice(-KEPT))
     }
     if (event.type !== 'sandbox.state') reload()
   }, [sandbox.label])
@@ -55,9 +57,7 @@ export function Overview ({ session, sandbox }: SandboxProps) {
       </section>
       <section>
         <h2>Figures</h2>
-        {running && stats !== undefined
-          ? (
-            <>
+        {running && stats !== null && (
               <Facts of={[
                 ['Processor', percent(stats.cpu_percent)], ['Processes', stats.processes ?? '–'],
                 ['Memory', stats.mem_total_kb !== undefined ? `${kib(stats.mem_total_kb - (stats.mem_available_kb ?? 0))} of ${kib(stats.mem_total_kb)}` : '–'],
@@ -65,9 +65,9 @@ export function Overview ({ session, sandbox }: SandboxProps) {
                 ['Received', bytes(stats.net_received_bytes)], ['Sent', bytes(stats.net_sent_bytes)],
                 ['On the host', `${((stats.host_cpu_ms ?? 0) / 1000).toFixed(1)} s of processor, ${kib(stats.host_memory_kb)}`]
               ]} />
-              <Charts samples={samples} />
-            </>
-            )
+        )}
+        {samples.length > 0
+          ? <><Charts samples={samples} of={charts} />{!running && <p class="help">These are of the last time that it ran.</p>}</>
           : <Empty title={running ? 'The first figures come within ten seconds.' : 'Figures are taken while it runs.'} />}
       </section>
       <section>

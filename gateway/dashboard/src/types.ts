@@ -48,6 +48,8 @@ export interface Node {
   kvm: { usable: boolean, reason: string }
   cpus: number
   memory_mb: number
+  memory_available_mb?: number
+  load1?: number
   sandboxes: Record<State, number>
   max_sandboxes: number
   image: { path?: string, id?: string, error?: string }
@@ -75,3 +77,20 @@ export interface LiveEvent {
   stats?: Stats
   [member: string]: unknown
 }
+
+export interface Traffic {
+  at: string
+  interval_ms?: number
+  requests?: number
+  status_2xx?: number
+  status_3xx?: number
+  status_4xx?: number
+  status_5xx?: number
+  connections?: number
+  tunnels?: number
+  p50_ms?: number
+  p90_ms?: number
+  p99_ms?: number
+}
+
+export interface AuditEntry { id: string, time: string, owner: string, key: string, method: string, path: string, status: number, from?: string, uid?: number }
