@@ -22,6 +22,7 @@
 #include "vmm/machine_internal.h"
 #include "vmm/ssh_keys.h"
 #include "vmm/node.h"
+#include "vmm/pool.h"
 #include "vmm/template.h"
 
 #define SHUTDOWN_GRACE_MS 5000
@@ -43,6 +44,7 @@ struct vmm_machine *machine_new(struct vmm_machines *ms, struct vmm_sandbox *sb)
     m->ms = ms;
     m->sb = sb;
     memcpy(m->label, sb->label, sizeof(m->label));
+    memcpy(m->vm_label, sb->label, sizeof(m->vm_label));
     m->instance = sb->instance;
     snprintf(m->run_dir, sizeof(m->run_dir), "%s/%s", ms->vm_dir, sb->label);
     snprintf(m->data_dir, sizeof(m->data_dir), "%s/%s", ms->machines_dir, sb->label);
@@ -74,20 +76,17 @@ static void forget(struct vmm_machine *m)
     free(m);
 }
 
-struct vm_spec machine_spec(struct vmm_machine *m)
+struct vm_spec machine_usual_spec(const struct vmm_machines *ms, const struct vmm_image *image)
 {
-    const struct vmm_options *o = m->ms->vmm->options;
-    const struct vmm_node *node = m->ms->vmm->node;
+    const struct vmm_options *o = ms->vmm->options;
+    const struct vmm_node *node = ms->vmm->node;
     struct vm_spec spec = {
-        .label = m->label,
-        .instance = m->instance,
+        .instance = 1,
         .accel = node->accel,
-        .vcpus = (unsigned)m->sb->vcpus,
-        .memory_mb = (unsigned)m->sb->memory_mb,
+        .vcpus = (unsigned)o->vcpus,
+        .memory_mb = (unsigned)o->memory_mb,
         .tsc_khz = node->kvm.tsc_khz,
-        .data_disk = m->disk,
-        .disk_mb = (unsigned)m->sb->disk_mb,
-        .run_dir = m->run_dir,
+        .disk_mb = (unsigned)o->disk_mb,
         .cgroup = o->cgroup,
         .qemu = o->qemu,
         .qemu_version = node->qemu_version,
@@ -95,23 +94,55 @@ struct vm_spec machine_spec(struct vmm_machine *m)
         .gid = getuid() == 0 ? o->qemu_gid : 0,
     };
 
-    if (m->attached) {
-        spec.netns = m->port.netns;
-        spec.tap = m->port.tap;
-        memcpy(spec.mac, m->port.mac, sizeof(spec.mac));
-        spec.mtu = m->port.mtu;
+    if (image != NULL) {
+        spec.kernel = image->kernel;
+        spec.initrd = image->initrd;
+        spec.root_image = image->root;
     }
     return spec;
+}
+
+void machine_spec_port(struct vm_spec *spec, const struct net_port *port)
+{
+    spec->netns = port->netns;
+    spec->tap = port->tap;
+    memcpy(spec->mac, port->mac, sizeof(spec->mac));
+    spec->mtu = port->mtu;
+}
+
+struct vm_spec machine_spec(struct vmm_machine *m, const struct vmm_image *image)
+{
+    struct vm_spec spec = machine_usual_spec(m->ms, image);
+
+    spec.label = m->vm_label;
+    if (!m->pooled) /* there each is the first of its name */
+        spec.instance = m->instance;
+    spec.vcpus = (unsigned)m->sb->vcpus;
+    spec.memory_mb = (unsigned)m->sb->memory_mb;
+    spec.data_disk = m->disk;
+    spec.disk_mb = (unsigned)m->sb->disk_mb;
+    spec.run_dir = m->run_dir;
+    if (m->attached)
+        machine_spec_port(&spec, &m->port);
+    return spec;
+}
+
+bool machine_somebody_starts(const struct vmm_machines *ms)
+{
+    for (const struct vmm_machine *m = ms->machines; m != NULL; m = m->next)
+        if (!m->up || m->stopping)
+            return true;
+    return false;
 }
 
 /* What a later manager must know; see machine_recover.c. */
 static int save_record(struct vmm_machine *m, const char *phase, struct err *err)
 {
-    json_t *record =
-        json_pack("{si, ss, ss, ss, sI, ss, ss, sI, si}", "v", 1, "label", m->label, "session",
-                  m->sb->session->id, "sandbox", m->sb->name, "instance", (json_int_t)m->instance,
-                  "phase", phase, "address", m->attached ? m->port.address : "", "started_ms",
-                  (json_int_t)m->sb->started_ms, "agent_port", (int)m->sb->agent_port);
+    json_t *record = json_pack("{si, ss, ss, ss, ss, sI, ss, ss, sI, si}", "v", 1, "label",
+                               m->label, "vm", m->vm_label, "session", m->sb->session->id,
+                               "sandbox", m->sb->name, "instance", (json_int_t)m->instance, "phase",
+                               phase, "address", m->attached ? m->port.address : "", "started_ms",
+                               (json_int_t)m->sb->started_ms, "agent_port", (int)m->sb->agent_port);
     int r;
 
     if (record == NULL)
@@ -220,7 +251,7 @@ void machine_go_down(struct vmm_machine *m)
     }
     if (m->attached) {
         m->net_busy = true;
-        net_detach(m->ms->net, m->label, on_detached, m);
+        net_detach(m->ms->net, m->vm_label, on_detached, m);
         return;
     }
     if (!m->data_removed) {
@@ -610,7 +641,7 @@ static void agent_ready(const json_t *answer, void *arg)
 
     boot_id = json_string_value(json_object_get(answer, "boot_id"));
     if (m->restored && !m->up && !m->waits && !m->stopping && m->vm != NULL) {
-        if (boot_id == NULL || strcmp(boot_id, vmm_template_boot_id(m->ms->template)) == 0) {
+        if (boot_id == NULL || strcmp(boot_id, m->not_boot_id) == 0) {
             log_error("vm=%s: its agent has not made it another machine than the template",
                       m->label);
             m->ms->driver->kill(m->vm); /* it boots instead */
@@ -618,12 +649,13 @@ static void agent_ready(const json_t *answer, void *arg)
         }
         vmm_template_judge(m->ms->template, true);
     }
-    log_info("vm=%s: agent %.40s is ready, %s %llu ms ago", m->label,
-             version == NULL ? "?" : version,
-             m->n_boots == 0 ? "adopted"
-             : m->restored   ? "restored"
-                             : "booted",
-             (unsigned long long)(uv_now(m->ms->vmm->loop) - m->launched_ms));
+    log_info("vm=%s: agent %.40s is ready", m->label, version == NULL ? "?" : version);
+    if (!m->up && !m->waits)
+        log_info("vm=%s: %s %llu ms ago", m->label,
+                 !m->restored                  ? "booted"
+                 : m->pooled && !m->no_restore ? "taken from the pool"
+                                               : "restored",
+                 (unsigned long long)(uv_now(m->ms->vmm->loop) - m->launched_ms));
     if (m->secrets_version != m->sb->session->secrets_version) /* while they were under way */
         vmm_active_push(m->ms->vmm, m->sb->session, no_more, NULL);
     if (m->sync == NULL) {
@@ -713,12 +745,10 @@ int machine_launch(struct vmm_machine *m, struct err *err)
     if (r == 0)
         r = save_record(m, "starting", err);
     if (r == 0) {
-        spec = machine_spec(m);
-        spec.kernel = image.kernel;
-        spec.initrd = image.initrd;
-        spec.root_image = image.root;
+        spec = machine_spec(m, &image);
         m->launched_ms = uv_now(ms->vmm->loop);
         m->restored = !m->no_restore && vmm_template_use(ms->template, &image, &spec, disk_from);
+        snprintf(m->not_boot_id, sizeof(m->not_boot_id), "%s", vmm_template_boot_id(ms->template));
         r = ms->driver->start(ms->vmm->loop, NULL, &spec,
                               (uint64_t)ms->vmm->options->start_timeout_ms, &machine_vm_cbs, m,
                               &m->vm, err);
@@ -754,6 +784,21 @@ static void on_attached(int status, const struct net_port *port, const struct er
     vmm_sandbox_on_lost(m->sb, true, fault.msg); /* calls stop() */
 }
 
+/* One of the pool goes on. */
+static void on_taken(int status, const struct err *err, void *arg)
+{
+    struct vmm_machine *m = arg;
+
+    if (m->stopping || m->vm == NULL)
+        return; /* on its way down */
+    if (status == 0)
+        status = machine_open_agent(m);
+    else
+        log_warn("vm=%s: %s", m->label, err->msg);
+    if (status != 0)
+        m->ms->driver->kill(m->vm); /* it boots instead */
+}
+
 static int start(struct vmm_sandbox *sb, struct err *err)
 {
     struct vmm *vmm = sb->ops_arg;
@@ -768,9 +813,16 @@ static int start(struct vmm_sandbox *sb, struct err *err)
     m = machine_new(ms, sb);
     if (m == NULL)
         return tr_err_set(err, -EIO, "out of memory");
+    if (vmm_pool_take(ms->pool, m, on_taken)) {
+        m->n_boots = 1;
+        m->launched_ms = uv_now(vmm->loop);
+        if (save_record(m, "starting", &ignored) != 0)
+            log_error("vm=%s: %s", m->label, ignored.msg);
+        return 0;
+    }
     if (ms->net != NULL) {
         m->net_busy = true;
-        net_attach(ms->net, m->label, NULL, on_attached, m);
+        net_attach(ms->net, m->vm_label, NULL, on_attached, m);
         return 0;
     }
     if (machine_launch(m, err) == 0)
@@ -861,6 +913,8 @@ int vmm_machines_open(struct vmm *vmm, struct vmm_machines **out, struct err *er
         r = open_net(ms, err);
     if (r == 0 && vmm->options->snapshots)
         r = vmm_template_open(ms, &ms->template, err);
+    if (r == 0 && ms->template != NULL)
+        r = vmm_pool_open(ms, &ms->pool, err);
     if (r != 0) {
         free(ms);
         return r;
@@ -891,7 +945,7 @@ static void on_net_down(int status, const struct err *err, void *arg)
 /* When the last machine is gone or let go of: the network. */
 static void maybe_closed(struct vmm_machines *ms)
 {
-    if (!ms->closing || ms->machines != NULL || ms->template != NULL)
+    if (!ms->closing || ms->machines != NULL || ms->template != NULL || ms->pool != NULL)
         return;
     ms->closing = false; /* once */
     if (ms->net == NULL)
@@ -908,6 +962,15 @@ static void on_template_closed(void *arg)
 
     ms->template = NULL;
     maybe_closed(ms);
+}
+
+static void on_pool_closed(void *arg)
+{
+    struct vmm_machines *ms = arg;
+
+    ms->pool = NULL;
+    if (ms->template != NULL) /* what its machines were made from */
+        vmm_template_close(ms->template, on_template_closed, ms);
 }
 
 static void on_deferred_close(uv_work_t *work, int status)
@@ -944,8 +1007,8 @@ void vmm_machines_close(struct vmm_machines *ms, bool stop_all, void (*cb)(void 
             log_error("vm=%s: %s", m->label, err.msg);
         }
     }
-    if (ms->template != NULL)
-        vmm_template_close(ms->template, on_template_closed, ms);
+    if (ms->pool != NULL)
+        vmm_pool_close(ms->pool, on_pool_closed, ms);
     if (ms->machines != NULL || ms->template != NULL)
         return;
     /* Never before this returns. */
@@ -981,6 +1044,8 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
     }
     if (ms->template != NULL)
         vmm_template_tick(ms->template, now_ms);
+    if (ms->pool != NULL)
+        vmm_pool_tick(ms->pool, now_ms);
 }
 
 json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb)

@@ -5,6 +5,7 @@
 
 #include "vmm/agent_client.h"
 #include "vmm/driver/driver.h"
+#include "vmm/image.h"
 #include "vmm/machine.h"
 #include "vmm/net/net.h"
 #include "vmm/sync.h"
@@ -38,6 +39,9 @@ struct vmm_machine {
     struct vmm_machine *prev, *next;
     char label[VMM_ID_LEN + 1];
     uint64_t instance;
+    /* Name of its process, network and run_dir: its own, or the one that it had in the pool. */
+    char vm_label[VMM_ID_LEN + 1];
+    bool pooled;
     char run_dir[200], data_dir[512];
     char disk[544];
     struct net_port port; /* valid while attached */
@@ -50,19 +54,20 @@ struct vmm_machine {
     bool agent_closing;
     struct vmm_sync *sync; /* NULL: its files are not kept in step */
     bool sync_closing;
-    bool syncing_last;  /* stopping: the last sync is under way; then stop_now() */
-    bool force;         /* ... with this */
-    char boot_id[64];   /* of the guest's kernel, as the agent tells it; "" before */
-    bool waits;         /* ready, but for the session's files */
-    bool up;            /* the sandbox was told */
-    bool stopping;      /* on the way down: go_down() after each callback */
-    bool adopting;      /* found after a restart; the sandbox is told once it is taken over */
-    bool asked_console; /* of a boot that failed, or since the agent is lost */
-    bool boot_over;     /* it took too long: when the process has ended, the next begins */
-    bool restored;      /* it started, or is to, from the template */
-    bool no_restore;    /* that has failed once: it boots cold */
-    unsigned n_boots;   /* of this instance; 0: adopted */
-    unsigned n_late;    /* of them took too long */
+    bool syncing_last;    /* stopping: the last sync is under way; then stop_now() */
+    bool force;           /* ... with this */
+    char boot_id[64];     /* of the guest's kernel, as the agent tells it; "" before */
+    bool waits;           /* ready, but for the session's files */
+    bool up;              /* the sandbox was told */
+    bool stopping;        /* on the way down: go_down() after each callback */
+    bool adopting;        /* found after a restart; the sandbox is told once it is taken over */
+    bool asked_console;   /* of a boot that failed, or since the agent is lost */
+    bool boot_over;       /* it took too long: when the process has ended, the next begins */
+    bool restored;        /* it started, or is to, from the template */
+    char not_boot_id[64]; /* restored: of the template, which it must have given up */
+    bool no_restore;      /* that has failed once: it boots cold */
+    unsigned n_boots;     /* of this instance; 0: adopted */
+    unsigned n_late;      /* of them took too long */
     uint64_t boot_until_ms, launched_ms;
     bool removing;  /* the driver removes what is left of it */
     bool releasing; /* the manager ends and lets go of it */
@@ -81,6 +86,7 @@ struct vmm_machines {
     char machines_dir[500], vm_dir[180];
     struct vmm_machine *machines;
     struct vmm_template *template; /* NULL: machines boot */
+    struct vmm_pool *pool;         /* NULL: none waits for them */
     /* Recovery. */
     unsigned n_recovering;
     void (*on_recovered)(const struct err *err, void *arg);
@@ -94,7 +100,13 @@ struct vmm_machines {
 /* A machine for this instance of the sandbox, in the list, nothing begun. NULL: no memory. */
 struct vmm_machine *machine_new(struct vmm_machines *ms, struct vmm_sandbox *sb);
 /* What the driver is to be told. Strings point into m, the options and the image. */
-struct vm_spec machine_spec(struct vmm_machine *m);
+struct vm_spec machine_spec(struct vmm_machine *m, const struct vmm_image *image);
+/* The same for a machine of the node's usual size, but for what is its own. image NULL: it is not
+ * to be started. */
+struct vm_spec machine_usual_spec(const struct vmm_machines *ms, const struct vmm_image *image);
+void machine_spec_port(struct vm_spec *spec, const struct net_port *port);
+/* Is a sandbox's machine on its way up or down? What is done beforehand waits then. */
+bool machine_somebody_starts(const struct vmm_machines *ms);
 extern const struct vm_cbs machine_vm_cbs;
 /* The body of hello (new), or NULL. port NULL: no network. */
 json_t *machine_hello_json(const char *label, uint64_t instance, const char *host, const char *url,

@@ -102,7 +102,7 @@ static void on_failed_removed(int status, const struct err *err, void *arg)
 static void give_up(struct vmm_machine *m, bool remove, const char *why)
 {
     struct err err = {0};
-    struct vm_spec spec = machine_spec(m);
+    struct vm_spec spec = machine_spec(m, NULL);
 
     log_warn("vm=%s: not adopted: %s", m->label, why);
     snprintf(m->sb->reason, sizeof(m->sb->reason), "%s", why);
@@ -151,7 +151,7 @@ static void on_exit_(struct vm *vm, const struct vm_exit *ex, void *arg)
 static void adopt(struct vmm_machine *m)
 {
     static const struct vm_cbs cbs = {.on_start = on_adopted, .on_exit = on_exit_};
-    struct vm_spec spec = machine_spec(m);
+    struct vm_spec spec = machine_spec(m, NULL);
     struct err err = {0};
 
     if (m->ms->driver->adopt(m->ms->vmm->loop, &spec, ADOPT_TIMEOUT_MS, &cbs, m, &m->vm, &err) !=
@@ -193,6 +193,16 @@ static struct vmm_sandbox *find_owner(struct vmm_machines *ms, const char *label
     return sb;
 }
 
+/* It may have come from the pool, and have kept the name of there. */
+static void take_vm_label(struct vmm_machine *m, const char *label)
+{
+    if (label == NULL || strcmp(label, m->label) == 0 || !tr_label_valid(label, strlen(label)))
+        return;
+    memcpy(m->vm_label, label, sizeof(m->vm_label));
+    m->pooled = true;
+    snprintf(m->run_dir, sizeof(m->run_dir), "%s/%s", m->ms->vm_dir, label);
+}
+
 static void recover_one(struct vmm_machines *ms, const char *label)
 {
     char path[VMM_PATH_SIZE];
@@ -216,13 +226,14 @@ static void recover_one(struct vmm_machines *ms, const char *label)
     }
     ms->n_recovering++;
     m->adopting = true;
+    take_vm_label(m, json_string_value(json_object_get(record, "vm")));
     sb->started_ms = json_integer_value(json_object_get(record, "started_ms"));
     port = json_integer_value(json_object_get(record, "agent_port"));
     sb->agent_port = port > 0 && port <= UINT16_MAX ? (uint16_t)port : 0;
     address = json_string_value(json_object_get(record, "address"));
     if (ms->net != NULL && address != NULL && *address) {
         m->net_busy = true;
-        net_attach(ms->net, label, address, on_attached, m);
+        net_attach(ms->net, m->vm_label, address, on_attached, m);
     } else {
         adopt(m);
     }
@@ -251,6 +262,9 @@ static void recover_run_dir(struct vmm_machines *ms, const char *label)
     json_t *record = NULL;
     struct err err = {0};
 
+    for (const struct vmm_machine *m = ms->machines; m != NULL; m = m->next)
+        if (strcmp(m->vm_label, label) == 0)
+            return; /* recover_one() has dealt with it */
     snprintf(path, sizeof(path), "%s/%s/machine.json", ms->machines_dir, label);
     if (vmm_file_read_json(path, RECORD_MAX_BYTES, &record, &err) != 0)
         remove_orphan(ms, label); /* else recover_one() has dealt with it */

@@ -19,7 +19,6 @@
 #include "vmm/agent_client.h"
 #include "vmm/file.h"
 #include "vmm/machine_internal.h"
-#include "vmm/node.h"
 #include "vmm/template_file.h"
 
 #define BUILD_MS     300000 /* from the start of its process to the snapshot */
@@ -53,6 +52,7 @@ struct vmm_template {
     bool absent;       /* load() found none: build */
     bool stale;        /* another image is there now */
     unsigned n_failed; /* restores in a row */
+    unsigned generation;
     struct template_file file;
     /* Of the work and of the build. */
     uv_work_t work;
@@ -127,6 +127,7 @@ static void become_ready(struct vmm_template *t, const char *how)
     t->stage = READY;
     t->stale = false;
     t->n_failed = 0;
+    t->generation++;
     t->pause_ms = 0;
     log_info("template: ready, %s: %u vCPUs, %u MB of memory, %llu MB of them in use", how,
              t->spec.vcpus, t->spec.memory_mb, (unsigned long long)(t->file.memory_bytes >> 20));
@@ -152,12 +153,9 @@ static bool is_of_image(const struct vmm_template *t, const struct vmm_image *im
            json_equal(json_object_get(image->about, "id"), json_object_get(t->image.about, "id"));
 }
 
-bool vmm_template_use(struct vmm_template *t, const struct vmm_image *image, struct vm_spec *spec,
-                      char disk_from[VMM_TEMPLATE_PATH])
+bool vmm_template_fits(struct vmm_template *t, const struct vmm_image *image, unsigned vcpus,
+                       unsigned memory_mb, unsigned disk_mb)
 {
-    char path[VMM_PATH_SIZE];
-    int fd;
-
     if (t == NULL || t->stage != READY || t->stale)
         return false;
     if (!is_of_image(t, image)) {
@@ -165,9 +163,27 @@ bool vmm_template_use(struct vmm_template *t, const struct vmm_image *image, str
         t->stale = true;
         return false;
     }
-    if (spec->vcpus != t->spec.vcpus || spec->memory_mb != t->spec.memory_mb ||
-        spec->disk_mb != t->spec.disk_mb || spec->accel != t->spec.accel ||
-        (spec->tap != NULL) != (t->ms->net != NULL))
+    return vcpus == t->spec.vcpus && memory_mb == t->spec.memory_mb && disk_mb == t->spec.disk_mb;
+}
+
+unsigned vmm_template_generation(const struct vmm_template *t)
+{
+    return t != NULL && t->stage == READY && !t->stale ? t->generation : 0;
+}
+
+const char *vmm_template_label(const struct vmm_template *t)
+{
+    return t == NULL ? "" : t->file.label;
+}
+
+bool vmm_template_use(struct vmm_template *t, const struct vmm_image *image, struct vm_spec *spec,
+                      char disk_from[VMM_TEMPLATE_PATH])
+{
+    char path[VMM_PATH_SIZE];
+    int fd;
+
+    if (!vmm_template_fits(t, image, spec->vcpus, spec->memory_mb, spec->disk_mb) ||
+        spec->accel != t->spec.accel || (spec->tap != NULL) != (t->ms->net != NULL))
         return false;
     snprintf(path, sizeof(path), "%s/" TEMPLATE_STATE, t->file.dir);
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -247,7 +263,7 @@ static void save_work(uv_work_t *work)
     struct vmm_template *t = work->data;
 
     t->work_status =
-        template_save(t->root, t->binding, t->boot_id, t->memory_fd, &t->file, &t->err);
+        template_save(t->root, t->binding, t->label, t->boot_id, t->memory_fd, &t->file, &t->err);
 }
 
 static void after_save(uv_work_t *work, int status)
@@ -586,10 +602,7 @@ static void on_attached(int status, const struct net_port *port, const struct er
     if (status == 0) {
         t->port = *port;
         t->attached = true;
-        t->spec.netns = t->port.netns;
-        t->spec.tap = t->port.tap;
-        memcpy(t->spec.mac, t->port.mac, sizeof(t->spec.mac));
-        t->spec.mtu = t->port.mtu;
+        machine_spec_port(&t->spec, &t->port);
     }
     if (t->on_closed != NULL)
         down(t);
@@ -626,37 +639,17 @@ static void after_prepare(uv_work_t *work, int status)
 
 /* ---- the beginning ---- */
 
-/* What a machine of the usual size is told, but for what is its own. */
-static void usual_spec(struct vmm_template *t)
+static void begin_spec(struct vmm_template *t)
 {
-    const struct vmm_options *o = t->ms->vmm->options;
-    const struct vmm_node *node = t->ms->vmm->node;
-
     vmm_random_id(t->label, VMM_ID_LEN);
     snprintf(t->run_dir, sizeof(t->run_dir), "%s/%s", t->ms->vm_dir, t->label);
     snprintf(t->disk, sizeof(t->disk), "%s/" TEMPLATE_NEW "/" TEMPLATE_DISK, t->root);
-    t->spec = (struct vm_spec){
-        .label = t->label,
-        .instance = 1,
-        .accel = node->accel,
-        .vcpus = (unsigned)o->vcpus,
-        .memory_mb = (unsigned)o->memory_mb,
-        .tsc_khz = node->kvm.tsc_khz,
-        .kernel = t->image.kernel,
-        .initrd = t->image.initrd,
-        .root_image = t->image.root,
-        .data_disk = t->disk,
-        .disk_mb = (unsigned)o->disk_mb,
-        .run_dir = t->run_dir,
-        .cgroup = o->cgroup,
-        .qemu = o->qemu,
-        .qemu_version = node->qemu_version,
-        .uid = getuid() == 0 ? o->qemu_uid : 0,
-        .gid = getuid() == 0 ? o->qemu_gid : 0,
-        .netns = t->ms->net != NULL ? "later" : NULL,
-        .tap = t->ms->net != NULL ? "later" : NULL,
-        .mtu = 0,
-    };
+    t->spec = machine_usual_spec(t->ms, &t->image); /* whose strings come with the image */
+    t->spec.label = t->label;
+    t->spec.data_disk = t->disk;
+    t->spec.run_dir = t->run_dir;
+    if (t->ms->net != NULL)
+        t->spec.netns = t->spec.tap = "later";
 }
 
 static void load_work(uv_work_t *work)
@@ -689,15 +682,6 @@ static void after_load(uv_work_t *work, int status)
     }
 }
 
-/* A real start goes first. */
-static bool somebody_starts(const struct vmm_machines *ms)
-{
-    for (const struct vmm_machine *m = ms->machines; m != NULL; m = m->next)
-        if (!m->up || m->stopping)
-            return true;
-    return false;
-}
-
 void vmm_template_tick(struct vmm_template *t, uint64_t now_ms)
 {
     if (t->on_closed != NULL)
@@ -712,9 +696,9 @@ void vmm_template_tick(struct vmm_template *t, uint64_t now_ms)
             vmm_image_fini(&t->image);
             json_decref(t->binding);
             t->binding = NULL;
-            usual_spec(t);
+            begin_spec(t);
             work_begin(t, LOADING, load_work, after_load);
-        } else if (!somebody_starts(t->ms)) {
+        } else if (!machine_somebody_starts(t->ms)) {
             t->absent = false; /* after a fault it is looked for again */
             t->began_ms = now_ms;
             log_info("template: a machine is booted for it");

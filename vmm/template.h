@@ -28,6 +28,13 @@ void vmm_template_tick(struct vmm_template *t, uint64_t now_ms);
 bool vmm_template_use(struct vmm_template *t, const struct vmm_image *image, struct vm_spec *spec,
                       char disk_from[VMM_TEMPLATE_PATH]);
 void vmm_template_release(const struct vm_spec *spec);
+/* Would vmm_template_use() do it for a machine of this size? */
+bool vmm_template_fits(struct vmm_template *t, const struct vmm_image *image, unsigned vcpus,
+                       unsigned memory_mb, unsigned disk_mb);
+/* Another number for each template; 0: there is none. */
+unsigned vmm_template_generation(const struct vmm_template *t);
+/* The name that its machine had. */
+const char *vmm_template_label(const struct vmm_template *t);
 /* The boot id that no restored machine may still have. */
 const char *vmm_template_boot_id(const struct vmm_template *t);
 /* How a restored machine came up: a template that fails again and again is built anew. */

@@ -19,7 +19,7 @@
 #include "vmm/file.h"
 #include "vmm/text.h"
 
-#define FORMAT             1
+#define FORMAT             2
 #define PAGE               4096
 #define MANIFEST           "manifest.json"
 #define MANIFEST_MAX_BYTES 65536
@@ -386,11 +386,14 @@ static int load_files(const json_t *manifest, const json_t *binding, struct temp
                       struct err *err)
 {
     const char *boot_id = json_string_value(json_object_get(manifest, "boot_id"));
+    const char *label = json_string_value(json_object_get(manifest, "label"));
     json_int_t memory_mb = json_integer_value(json_object_get(binding, "memory_mb"));
     int r;
 
-    if (boot_id == NULL || !*boot_id || strlen(boot_id) >= sizeof(out->boot_id))
-        return tr_err_set(err, -EBADMSG, "%s/" MANIFEST " has no boot id", out->dir);
+    if (boot_id == NULL || !*boot_id || strlen(boot_id) >= sizeof(out->boot_id) || label == NULL ||
+        strlen(label) != VMM_ID_LEN)
+        return tr_err_set(err, -EBADMSG, "%s/" MANIFEST " has no boot id or label", out->dir);
+    memcpy(out->label, label, sizeof(out->label));
     snprintf(out->boot_id, sizeof(out->boot_id), "%s", boot_id);
     out->memory_fd = template_memory((unsigned)memory_mb, err);
     if (out->memory_fd < 0)
@@ -525,8 +528,8 @@ static int save_disk(const char *dir, char sum[HASH_SIZE], struct err *err)
     return sync_file(dir, TEMPLATE_DISK, err);
 }
 
-static int save_files(const char *dir, const json_t *binding, const char *boot_id, int memory_fd,
-                      uint64_t *bytes, struct err *err)
+static int save_files(const char *dir, const json_t *binding, const struct template_file *file,
+                      int memory_fd, uint64_t *bytes, struct err *err)
 {
     char memory[HASH_SIZE], disk[HASH_SIZE], state[HASH_SIZE], path[VMM_PATH_SIZE];
     json_t *manifest;
@@ -541,9 +544,9 @@ static int save_files(const char *dir, const json_t *binding, const char *boot_i
         r = sync_file(dir, TEMPLATE_STATE, err);
     if (r != 0)
         return r;
-    manifest =
-        json_pack("{sO, ss, s{ss, ss, ss}}", "binding", (json_t *)binding, "boot_id", boot_id,
-                  "files", TEMPLATE_MEMORY, memory, TEMPLATE_DISK, disk, TEMPLATE_STATE, state);
+    manifest = json_pack("{sO, ss, ss, s{ss, ss, ss}}", "binding", (json_t *)binding, "label",
+                         file->label, "boot_id", file->boot_id, "files", TEMPLATE_MEMORY, memory,
+                         TEMPLATE_DISK, disk, TEMPLATE_STATE, state);
     if (manifest == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     r = vmm_file_write_json(dir, MANIFEST, manifest, err);
@@ -551,8 +554,8 @@ static int save_files(const char *dir, const json_t *binding, const char *boot_i
     return r;
 }
 
-int template_save(const char *root, const json_t *binding, const char *boot_id, int memory_fd,
-                  struct template_file *out, struct err *err)
+int template_save(const char *root, const json_t *binding, const char *label, const char *boot_id,
+                  int memory_fd, struct template_file *out, struct err *err)
 {
     char key[KEY_LEN + 1], new_dir[VMM_PATH_SIZE];
     int r = key_of(binding, key);
@@ -564,7 +567,8 @@ int template_save(const char *root, const json_t *binding, const char *boot_id, 
     snprintf(new_dir, sizeof(new_dir), "%s/" TEMPLATE_NEW, root);
     snprintf(out->dir, sizeof(out->dir), "%.540s/%s", root, key);
     snprintf(out->boot_id, sizeof(out->boot_id), "%s", boot_id);
-    r = save_files(new_dir, binding, boot_id, memory_fd, &out->memory_bytes, err);
+    snprintf(out->label, sizeof(out->label), "%s", label);
+    r = save_files(new_dir, binding, out, memory_fd, &out->memory_bytes, err);
     if (r == 0)
         r = seal(memory_fd, err);
     if (r == 0)

@@ -9,6 +9,7 @@
 #include <jansson.h>
 #include "vmm/driver/driver.h"
 #include "vmm/image.h"
+#include "vmm/text.h"
 
 #define TEMPLATE_NEW    ".new" /* the folder of one that is being built */
 #define TEMPLATE_DISK   "disk"
@@ -21,6 +22,7 @@ struct template_file {
     char dir[600];
     int memory_fd;                       /* sealed; -1: none */
     uint64_t memory_bytes;               /* of them that are not zero */
+    char label[VMM_ID_LEN + 1];          /* that its machine had */
     char boot_id[TEMPLATE_BOOT_ID_SIZE]; /* of the template's kernel: no clone may have it */
 };
 
@@ -41,8 +43,9 @@ TR_MUST_CHECK int template_memory(unsigned memory_mb, struct err *err);
 
 /* Make root/.new, which has disk and state by now, a template. memory_fd, which nobody maps any
  * more, is taken over on success. */
-TR_MUST_CHECK int template_save(const char *root, const json_t *binding, const char *boot_id,
-                                int memory_fd, struct template_file *out, struct err *err);
+TR_MUST_CHECK int template_save(const char *root, const json_t *binding, const char *label,
+                                const char *boot_id, int memory_fd, struct template_file *out,
+                                struct err *err);
 
 void template_close(struct template_file *file);
 

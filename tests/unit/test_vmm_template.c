@@ -106,7 +106,8 @@ static void build(json_t *binding)
     ck_assert_int_eq(pwrite(fd, "\0\0\0", 3, 4096 * 9), 3); /* touched, but zeros */
     write_pages(TEMPLATE_DISK, MB);
     write_pages(TEMPLATE_STATE, MB);
-    ck_assert_msg(template_save(root, binding, "boot", fd, &file, &err) == 0, "%s", err.msg);
+    ck_assert_msg(template_save(root, binding, spec.label, "boot", fd, &file, &err) == 0, "%s",
+                  err.msg);
 }
 
 static int load(json_t *binding)
@@ -310,7 +311,7 @@ START_TEST(memory_in_use_is_no_template)
     ck_assert_ptr_ne(map, MAP_FAILED);
     write_pages(TEMPLATE_DISK, MB);
     write_pages(TEMPLATE_STATE, MB);
-    ck_assert_int_lt(template_save(root, binding, "boot", fd, &file, &err), 0);
+    ck_assert_int_lt(template_save(root, binding, spec.label, "boot", fd, &file, &err), 0);
     ck_assert_int_eq(load(binding), -ENOENT);
     munmap(map, 2 * MB);
     close(fd);

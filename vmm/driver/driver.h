@@ -136,6 +136,12 @@ struct vm_driver {
      * from. cb runs once, later; the machine is to be ended then, whatever the outcome. */
     int (*snapshot)(struct vm *vm, int state_fd, vm_done_cb cb, void *arg);
 
+    /* Hold a running machine still, and let it go on. cb runs once, later. */
+    int (*pause)(struct vm *vm, vm_done_cb cb, void *arg);
+    int (*resume)(struct vm *vm, vm_done_cb cb, void *arg);
+    /* Somebody else has it from now on: his on_exit will run. Only after a good on_start. */
+    void (*hand_over)(struct vm *vm, const struct vm_cbs *cbs, void *arg);
+
     /* Let go without ending it (the manager exits): handles close, cb runs, then vm is freed;
      * on_exit does not run. Only after a good on_start. */
     void (*release)(struct vm *vm, void (*cb)(void *arg), void *arg);

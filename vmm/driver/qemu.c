@@ -359,6 +359,15 @@ static void qemu_release(struct vm *vm, void (*cb)(void *arg), void *arg)
     if (v->state <= VM_DRAINING) /* else cleaning or closing is under way and ends in report() */
         close_all(v);
 }
+
+static void qemu_hand_over(struct vm *vm, const struct vm_cbs *cbs, void *arg)
+{
+    struct qemu_vm *v = (struct qemu_vm *)vm;
+
+    v->cbs = *cbs;
+    v->arg = arg;
+}
+
 const struct vm_driver vm_qemu = {
     .name = "qemu",
     .start = qemu_start,
@@ -370,5 +379,8 @@ const struct vm_driver vm_qemu = {
     .console = qemu_console,
     .processors = qemu_processors,
     .snapshot = qemu_snapshot,
+    .pause = qemu_pause,
+    .resume = qemu_resume,
+    .hand_over = qemu_hand_over,
     .remove = qemu_remove,
 };

@@ -85,6 +85,8 @@ void qemu_continue(struct qemu_vm *v);
 
 /* qemu_snapshot.c */
 int qemu_snapshot(struct vm *vm, int state_fd, vm_done_cb cb, void *arg);
+int qemu_pause(struct vm *vm, vm_done_cb cb, void *arg);
+int qemu_resume(struct vm *vm, vm_done_cb cb, void *arg);
 /* QEMU waits for the state to start from. Ends in qemu_continue() or qemu_start_refused(). */
 void qemu_restore(struct qemu_vm *v);
 

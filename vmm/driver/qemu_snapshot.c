@@ -185,3 +185,48 @@ void qemu_restore(struct qemu_vm *v)
 {
     restore_step(v, 0, NULL, "migrate-set-capabilities", capabilities(), on_able);
 }
+
+/* ---- pause and resume ---- */
+
+struct order {
+    vm_done_cb cb;
+    void *arg;
+};
+
+static void on_done(int status, json_t *value, const struct err *err, void *arg)
+{
+    struct order *order = arg;
+
+    (void)value;
+    order->cb(status, err, order->arg);
+    free(order);
+}
+
+static int give(struct vm *vm, const char *command, vm_done_cb cb, void *arg)
+{
+    struct qemu_vm *v = (struct qemu_vm *)vm;
+    struct order *order;
+    int r;
+
+    if (v->state != VM_RUNNING || v->qmp == NULL)
+        return UV_ENOTCONN;
+    order = malloc(sizeof(*order));
+    if (order == NULL)
+        return UV_ENOMEM;
+    order->cb = cb;
+    order->arg = arg;
+    r = qmp_execute(v->qmp, command, NULL, on_done, order);
+    if (r != 0)
+        free(order);
+    return r;
+}
+
+int qemu_pause(struct vm *vm, vm_done_cb cb, void *arg)
+{
+    return give(vm, "stop", cb, arg);
+}
+
+int qemu_resume(struct vm *vm, vm_done_cb cb, void *arg)
+{
+    return give(vm, "cont", cb, arg);
+}
