@@ -34,6 +34,14 @@ void sync_engine_fault(struct sync_engine *e, size_t i, enum sync_side side, int
     node->seq = (uint64_t)(e->now_ms + node->sig.size);
 }
 
+void sync_engine_reject(struct sync_engine *e, size_t i, enum sync_why why)
+{
+    const struct sync_step *step = &e->plan.steps[i];
+
+    sync_scan_reject(e->scans[SYNC_GUEST], step->path, step->len, why);
+    e->progress[i].is_blocked = e->progress[i].is_rejected = true;
+}
+
 /* The file may have changed since in a way that its signature does not show, and removing it,
  * unlike replacing it, does not compare contents: only after it was read once more. */
 static bool is_too_fresh(const struct sync_step *step)
@@ -133,8 +141,9 @@ const struct sync_conflict *sync_engine_loss(const struct sync_engine *e, size_t
     return NULL;
 }
 
-/* Conflicts that a step decides: told once what is lost is in the vault. A new machine's own files
- * that the vault has known before are none. */
+/* Conflicts that a step has decided: what is lost is in the vault. Those of a step that turned out
+ * not to be taken stay undecided. A new machine's own files that the vault has known before are
+ * none. */
 static void tell_lost(struct sync_engine *e)
 {
     for (size_t i = 0; i < e->plan.n_steps; i++) {
@@ -200,7 +209,7 @@ static int settle(struct sync_engine *e, struct err *err)
         int r;
 
         if (is_undone(e, i)) {
-            e->n_due++;
+            e->n_due += !e->progress[i].is_rejected;
             continue;
         }
         e->is_unsaved = true;
@@ -221,12 +230,12 @@ static int carry_out(struct sync_engine *e, struct err *err)
     int r = sync_engine_keep(e, err), other;
 
     if (r == 0) {
-        tell_lost(e);
         tell_stuck(e);
         r = sync_engine_apply(e, SYNC_STORE, err);
+        if (r == 0)
+            r = sync_engine_apply(e, SYNC_GUEST, err);
+        tell_lost(e);
     }
-    if (r == 0)
-        r = sync_engine_apply(e, SYNC_GUEST, err);
     other = settle(e, r == 0 ? err : NULL); /* what was done is done */
     if (r == 0)
         r = other;
@@ -400,6 +409,7 @@ static int make_scans(struct sync_engine *e)
             .is_filtered = side == SYNC_GUEST,
             .size_limit = e->o.size_limit,
             .n_max = e->o.n_max,
+            .secrets = side == SYNC_GUEST ? e->o.secrets : NULL,
             .held = side == SYNC_GUEST ? sync_scan_state(e->scans[SYNC_STORE]) : NULL,
             .clock = &e->clock};
         int r = sync_scan_new(&options, &e->scans[side]);

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "sync/reconcile.h"
+#include "sync/secrets.h"
 #include "sync/side.h"
 #include "sync/vault.h"
 #include "transom/err.h"
@@ -47,6 +48,7 @@ struct sync_engine_options {
     uint64_t instance;                 /* whose ancestor it is */
     int64_t size_limit;                /* bytes a guest's new file may have; 0: SYNC_SIZE_LIMIT */
     size_t n_max;                      /* paths of a side; 0: SYNC_STATE_NODES_MAX */
+    struct sync_secrets *secrets;      /* borrowed; NULL: there are none */
     const struct sync_engine_cbs *cbs; /* borrowed */
     void *arg;
 };

@@ -29,9 +29,10 @@ struct carrying {
     size_t steps[BATCH];
     size_t n;
     bool is_open; /* a FILE was announced */
-    bool has_kind, is_unwanted;
+    bool has_kind;
     struct sync_kind_scan kind;
-    size_t target_len; /* of a link */
+    struct sync_sieve sieve; /* of the file that is open */
+    size_t target_len;       /* of a link */
     char target[SYNC_LINK_MAX + 1];
     uint8_t piece[SYNC_PIECE_MAX]; /* of the vault's */
 };
@@ -156,6 +157,17 @@ static void make_folders(struct carrying *c)
 
 /* ---- contents ---- */
 
+/* What may be written, even if it is given up later. */
+static void pass_piece(const uint8_t *bytes, size_t len, void *arg)
+{
+    struct carrying *c = arg;
+
+    if (c->fault != 0)
+        return;
+    c->e->bytes_sent[c->side] += (int64_t)len;
+    c->fault = c->ops->apply_content(c->e->o.sides[c->side], bytes, len, c->err);
+}
+
 /* A file begins. Returns false if it cannot be taken. */
 static bool begin_file(struct carrying *c, size_t i, int64_t size)
 {
@@ -173,12 +185,13 @@ static bool begin_file(struct carrying *c, size_t i, int64_t size)
         }
     }
     c->has_kind = c->side == SYNC_STORE && step->from[SYNC_STORE].what != SYNC_IS_FILE;
-    c->is_unwanted = false;
     if (c->has_kind)
         sync_kind_start(&c->kind, step->path + base, step->len - base);
     op = op_of(c, i, SYNC_OP_FILE);
     send_op(c, i, &op, size, false);
     c->is_open = c->fault == 0;
+    if (c->is_open)
+        sync_sieve_start(&c->sieve, c->side == SYNC_STORE ? e->o.secrets : NULL, pass_piece, c);
     return c->is_open;
 }
 
@@ -188,26 +201,42 @@ static void give_piece(struct carrying *c, const uint8_t *bytes, size_t len)
         return;
     if (c->has_kind)
         (void)sync_kind_feed(&c->kind, bytes, len);
-    c->e->bytes_sent[c->side] += (int64_t)len;
-    c->fault = c->ops->apply_content(c->e->o.sides[c->side], bytes, len, c->err);
+    sync_sieve_feed(&c->sieve, bytes, len);
 }
 
 /* Its last byte was given; is_good: as it should be. */
 static void end_file(struct carrying *c, size_t i, bool is_good)
 {
     const struct sync_step *step = &c->e->plan.steps[i];
+    int sieved;
 
-    if (!c->is_open || c->fault != 0)
+    if (!c->is_open)
         return;
     c->is_open = false;
-    if (is_good && c->has_kind && !sync_kind_is_wanted(sync_kind_end(&c->kind))) {
+    sieved = sync_sieve_end(&c->sieve);
+    if (c->fault != 0)
+        return;
+    if (is_good && sieved != 0) {
         is_good = false;
-        sync_scan_reject(c->e->scans[SYNC_GUEST], step->path, step->len,
-                         sync_kind_end(&c->kind) == SYNC_KIND_MISMATCH ? SYNC_WHY_MISMATCH
-                                                                       : SYNC_WHY_BINARY);
-        c->e->progress[i].is_blocked = true;
+        if (sieved > 0)
+            sync_engine_reject(c->e, i, SYNC_WHY_SECRET);
+        else
+            sync_engine_fault(c->e, i, SYNC_STORE, sieved);
+    } else if (is_good && c->has_kind && !sync_kind_is_wanted(sync_kind_end(&c->kind))) {
+        is_good = false;
+        sync_engine_reject(c->e, i,
+                           sync_kind_end(&c->kind) == SYNC_KIND_MISMATCH ? SYNC_WHY_MISMATCH
+                                                                         : SYNC_WHY_BINARY);
     }
     c->fault = c->ops->apply_commit(c->e->o.sides[c->side], is_good ? &step->to.id : NULL, c->err);
+}
+
+/* Nothing more comes of the one that is open, if there is one. */
+static void drop_file(struct carrying *c)
+{
+    if (c->is_open)
+        sync_sieve_drop(&c->sieve);
+    c->is_open = false;
 }
 
 static void on_reading(uint32_t index, int status, const struct sync_sig *sig, void *arg)
@@ -215,7 +244,7 @@ static void on_reading(uint32_t index, int status, const struct sync_sig *sig, v
     struct carrying *c = arg;
     const size_t i = c->steps[index];
 
-    c->is_open = false;
+    drop_file(c);
     c->target_len = 0;
     if (status != 0)
         sync_engine_fault(c->e, i, sync_other(c->side), status);
@@ -359,6 +388,7 @@ int sync_engine_apply(struct sync_engine *e, enum sync_side side, struct err *er
         end = c->ops->apply_end(e->o.sides[side], r == 0 && c->fault == 0 ? err : NULL);
         r = r != 0 ? r : c->fault != 0 ? c->fault : end;
     }
+    drop_file(c);
     free(c->refs);
     free(c);
     return r;

@@ -9,6 +9,7 @@
 
 struct sync_progress {             /* of one step */
     bool is_blocked;               /* not in this round */
+    bool is_rejected;              /* the guest's content is left out, now that it was seen */
     bool is_known_loss;            /* what a new machine brought along, and the vault had before */
     bool is_removed[SYNC_N_SIDES]; /* what stood in the way; the new thing comes after */
     bool is_done[SYNC_N_SIDES];
@@ -49,6 +50,9 @@ void sync_engine_fault(struct sync_engine *e, size_t i, enum sync_side side, int
 /* The conflict that step i decides against that side, or NULL. */
 const struct sync_conflict *sync_engine_loss(const struct sync_engine *e, size_t i,
                                              enum sync_side side);
+
+/* The guest's content of step i, seen as a whole, is not to be taken. */
+void sync_engine_reject(struct sync_engine *e, size_t i, enum sync_why why);
 
 /* Put into the vault what the steps overwrite or remove; a step for which that fails is blocked.
  * Returns 0, or the fault of a side. */

@@ -13,7 +13,9 @@ struct keeping {
     size_t steps[BATCH];
     size_t n;
     bool is_taking; /* the vault takes the content */
-    int status;     /* of the vault */
+    bool is_sieved; /* it passes the sieve first */
+    struct sync_sieve sieve;
+    int status; /* of the vault */
 };
 
 static int hold_on(struct sync_engine *e, size_t i, enum sync_side side)
@@ -37,11 +39,37 @@ static void block(struct sync_engine *e, size_t i, enum sync_side side, int stat
     sync_engine_fault(e, i, side, status);
 }
 
+/* The vault, which is the store's, is not to hold a secret that only the guest has. */
+static bool is_news_of_guest(const struct sync_engine *e, size_t i, enum sync_side side)
+{
+    const struct sync_step *step = &e->plan.steps[i];
+    const struct sync_node *old = sync_state_get(e->ancestor, step->path, step->len);
+
+    return side == SYNC_GUEST &&
+           (old == NULL || !sync_id_equal(&old->value.id, &step->from[side].id));
+}
+
+static void pass_piece(const uint8_t *bytes, size_t len, void *arg)
+{
+    struct keeping *k = arg;
+
+    if (k->status == 0)
+        k->status = k->e->o.vault_ops->put_piece(k->e->o.vault, bytes, len, NULL);
+}
+
+static void drop_sieve(struct keeping *k)
+{
+    if (k->is_sieved)
+        sync_sieve_drop(&k->sieve);
+    k->is_sieved = false;
+}
+
 static void on_reading(uint32_t index, int status, const struct sync_sig *sig, void *arg)
 {
     struct keeping *k = arg;
     const size_t i = k->steps[index];
 
+    drop_sieve(k);
     k->is_taking = false;
     if (status != 0) {
         block(k->e, i, k->side, status);
@@ -49,6 +77,11 @@ static void on_reading(uint32_t index, int status, const struct sync_sig *sig, v
     }
     k->status = k->e->o.vault_ops->put_start(k->e->o.vault, sig->size, NULL);
     k->is_taking = k->status == 0;
+    if (!k->is_taking)
+        return;
+    sync_sieve_start(&k->sieve, is_news_of_guest(k->e, i, k->side) ? k->e->o.secrets : NULL,
+                     pass_piece, k);
+    k->is_sieved = true;
 }
 
 static void on_piece(uint32_t index, const uint8_t *bytes, size_t len, void *arg)
@@ -57,7 +90,7 @@ static void on_piece(uint32_t index, const uint8_t *bytes, size_t len, void *arg
 
     (void)index;
     if (k->is_taking && k->status == 0)
-        k->status = k->e->o.vault_ops->put_piece(k->e->o.vault, bytes, len, NULL);
+        sync_sieve_feed(&k->sieve, bytes, len);
 }
 
 static void on_read(uint32_t index, int status, const struct sync_tree_read *read, void *arg)
@@ -67,16 +100,28 @@ static void on_read(uint32_t index, int status, const struct sync_tree_read *rea
     const size_t i = k->steps[index];
     const struct sync_value *v = &e->plan.steps[i].from[k->side];
     const bool is_same = status == 0 && sync_id_equal(&read->id, &v->id);
+    int sieved = 0;
 
     if (k->is_taking) {
-        bool is_good = is_same && k->status == 0;
-        int r = e->o.vault_ops->put_end(e->o.vault, is_good ? &v->id : NULL, NULL);
+        bool is_good;
+        int r;
+
+        k->is_sieved = false;
+        sieved = sync_sieve_end(&k->sieve);
+        if (sieved < 0)
+            k->status = sieved;
+        is_good = is_same && sieved == 0 && k->status == 0;
+        r = e->o.vault_ops->put_end(e->o.vault, is_good ? &v->id : NULL, NULL);
 
         if (is_good)
             k->status = r;
     }
     if (!is_same) {
         block(e, i, k->side, status != 0 ? status : SYNC_CHANGED);
+        return;
+    }
+    if (sieved > 0) { /* what cannot be kept is not overwritten */
+        sync_engine_reject(e, i, SYNC_WHY_SECRET);
         return;
     }
     if (k->status == 0)
@@ -155,6 +200,7 @@ int sync_engine_keep(struct sync_engine *e, struct err *err)
         k->n = 0;
         r = keep_side(k, err);
     }
+    drop_sieve(k);
     free(k);
     settled = e->o.vault_ops->settle(e->o.vault, NULL);
     if (r == 0 && settled != 0)

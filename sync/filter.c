@@ -306,6 +306,7 @@ static const struct {
     [SYNC_WHY_SIZE] = {"too-big", "larger than the size limit"},
     [SYNC_WHY_BINARY] = {"binary", "neither text nor a picture, PDF or document"},
     [SYNC_WHY_MISMATCH] = {"mismatch", "name and content are of different types"},
+    [SYNC_WHY_SECRET] = {"secret", "holds the value of an active secret"},
 };
 
 const char *sync_why_name(enum sync_why why)

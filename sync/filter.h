@@ -44,6 +44,7 @@ enum sync_why {
     SYNC_WHY_SIZE,
     SYNC_WHY_BINARY,
     SYNC_WHY_MISMATCH,
+    SYNC_WHY_SECRET, /* the engine's word, not the filter's (sync/secrets.h) */
     SYNC_N_WHY,
 };
 

@@ -21,6 +21,7 @@ struct item { /* one entry of a listing */
     char *name;
     size_t len;
     struct sync_id target; /* of a link: the id of its target */
+    bool is_secret;        /* the target holds one */
     struct sync_sig sig;
 };
 
@@ -47,6 +48,7 @@ struct sync_scan {
     struct sync_ignore *ignore;
     struct sync_filter filter;
     bool is_all_dirty, is_out_of_memory, as_old;
+    uint64_t secrets_version; /* of those by which all was judged */
     int64_t now_ms;
     struct sync_scan_counters counters;
 
@@ -443,8 +445,10 @@ static void on_entry(uint32_t index, const struct sync_tree_entry *entry, void *
     }
     item->len = strlen(item->name);
     item->sig = entry->sig;
-    if (entry->target != NULL)
+    if (entry->target != NULL) {
         sync_id_of(entry->target, entry->target_len, &item->target);
+        item->is_secret = sync_secrets_are_in(s->o.secrets, entry->target, entry->target_len);
+    }
     l->n++;
     s->n_items++;
 }
@@ -768,13 +772,27 @@ static void judge_file(struct sync_scan *s, const struct sync_entry *e, const st
 {
     const struct sync_node *node = sync_state_get(s->state, e->path, e->len);
     const struct sync_value *v = node != NULL ? &node->value : NULL;
-    bool is_known = v != NULL && (v->what == SYNC_IS_FILE ||
-                                  (v->what == SYNC_IS_LEFT_OUT && !e->is_held &&
-                                   (v->why == SYNC_WHY_BINARY || v->why == SYNC_WHY_MISMATCH)));
+    bool is_left = v != NULL && v->what == SYNC_IS_LEFT_OUT;
+    bool is_known =
+        v != NULL &&
+        (v->what == SYNC_IS_FILE || (is_left && v->why == SYNC_WHY_SECRET) ||
+         (is_left && !e->is_held && (v->why == SYNC_WHY_BINARY || v->why == SYNC_WHY_MISMATCH)));
 
     if (is_known && !node->sig.fresh && sync_sig_equal(&node->sig, &item->sig))
         return;
     want(s, e->path, e->len, &item->sig, false, SYNC_TAKEN);
+}
+
+/* A name or a link that tells a secret. What the store has already stays as it is. */
+static bool is_secret(struct sync_scan *s, const struct sync_entry *e, const struct item *item)
+{
+    const struct sync_node *held = e->is_held ? sync_state_get(s->o.held, e->path, e->len) : NULL;
+
+    if (held == NULL && sync_secrets_are_in(s->o.secrets, e->path, e->len))
+        return true;
+    return item->is_secret && e->type == SYNC_TYPE_LINK &&
+           (held == NULL || held->value.what != SYNC_IS_LINK ||
+            !sync_id_equal(&held->value.id, &item->target));
 }
 
 static void judge(struct sync_scan *s, const struct listing *l, const struct item *item)
@@ -790,6 +808,8 @@ static void judge(struct sync_scan *s, const struct listing *l, const struct ite
     }
     e.is_held = is_held(s, path, e.len);
     why = ask(s, &e);
+    if (why == SYNC_TAKEN && is_secret(s, &e, item))
+        why = SYNC_WHY_SECRET;
     if (why != SYNC_TAKEN)
         judge_left_out(s, &e, item, why);
     else if (e.type == SYNC_TYPE_DIR)
@@ -808,7 +828,7 @@ static bool vanish(struct sync_scan *s, const struct listing *l, struct sync_nod
     int64_t due;
 
     if (!s->o.is_filtered || !is_held(s, node->path, node->len) ||
-        (node->value.what == SYNC_IS_LEFT_OUT && !is_gone))
+        (node->value.what == SYNC_IS_LEFT_OUT && !is_gone && node->value.why != SYNC_WHY_SECRET))
         return true;
     if (!is_gone) {
         (void)set(s, node->path, node->len, &gone, &node->sig);
@@ -983,12 +1003,32 @@ static int run_batch(struct sync_scan *s, struct err *err)
     return r;
 }
 
+/* Other secrets: what was left out for them is judged anew. */
+static void judge_secrets_anew(struct sync_scan *s)
+{
+    uint64_t version = sync_secrets_version(s->o.secrets);
+    struct sync_cursor c;
+    struct sync_node *node;
+
+    if (version == s->secrets_version)
+        return;
+    s->secrets_version = version;
+    for (sync_cursor_start(&c, s->state, "", 0); (node = sync_cursor_get(&c)) != NULL;
+         sync_cursor_next(&c)) {
+        if (node->value.what != SYNC_IS_LEFT_OUT || node->value.why != SYNC_WHY_SECRET)
+            continue;
+        node->sig.fresh = true;
+        sync_scan_dirty_parent(s, node->path, node->len);
+    }
+}
+
 int sync_scan_run(struct sync_scan *s, int64_t now_ms, bool as_old, struct err *err)
 {
     int r = 0;
 
     s->now_ms = now_ms;
     s->as_old = as_old;
+    judge_secrets_anew(s);
     wake(s);
     while (r == 0 && !s->is_out_of_memory && sync_state_count(s->dirty) > 0)
         r = run_batch(s, err);

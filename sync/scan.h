@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "sync/filter.h"
+#include "sync/secrets.h"
 #include "sync/side.h"
 #include "sync/state.h"
 #include "transom/err.h"
@@ -46,6 +47,7 @@ struct sync_scan_options {
     int64_t size_limit;              /* of the filter; 0: its default */
     size_t n_max;                    /* paths; 0: SYNC_STATE_NODES_MAX */
     const struct sync_state *held;   /* what the store has, for the filter; borrowed; may be NULL */
+    struct sync_secrets *secrets;    /* that no name or link may hold; borrowed; may be NULL */
     uint64_t *clock;                 /* gives sequence numbers; borrowed */
 };
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "transom/log.h"
-#include "transom/mask.h"
 #include "vmm/agent_client.h"
+#include "vmm/bind.h"
 #include "vmm/machine.h"
 #include "vmm/secret.h"
 
@@ -42,35 +42,67 @@ bool vmm_active_has(const struct vmm_session *session, const char *name)
     return find(session, name, &at);
 }
 
+/* Values of the session's secrets but that of this name (NULL: all). Returns how many there are
+ * now behind the n that values has already, for close_values(). */
+static size_t open_values(struct vmm *vmm, const struct vmm_session *session, const char *but,
+                          struct tr_mask_secret *values, size_t n)
+{
+    json_t *item;
+    size_t i;
+
+    json_array_foreach(session->secrets, i, item)
+    {
+        const char *name = json_string_value(item);
+        const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, name);
+        uint8_t *bytes;
+        size_t len;
+
+        /* One that does not open is not sent either. */
+        if ((but != NULL && strcmp(name, but) == 0) || secret == NULL ||
+            vmm_secret_value(vmm->secrets, secret, &bytes, &len, NULL) != 0)
+            continue;
+        values[n++] = (struct tr_mask_secret){bytes, len};
+    }
+    return n;
+}
+
+static void close_values(struct tr_mask_secret *values, size_t from, size_t n)
+{
+    while (n-- > from) {
+        explicit_bzero((void *)values[n].value, values[n].len);
+        free((void *)values[n].value);
+    }
+}
+
+int vmm_active_mask(struct vmm *vmm, const struct vmm_session *session, struct tr_mask **out)
+{
+    struct tr_mask_secret *values = calloc(json_array_size(session->secrets) + 1, sizeof(*values));
+    size_t n;
+    int r;
+
+    *out = NULL;
+    if (values == NULL)
+        return -ENOMEM;
+    n = open_values(vmm, session, NULL, values, 0);
+    r = tr_mask_new(values, n, out);
+    close_values(values, 0, n);
+    free(values);
+    return r;
+}
+
 int vmm_active_check(struct vmm *vmm, const struct vmm_session *session, const char *name,
                      const void *value, size_t len, struct err *err)
 {
-    size_t i, n = 1;
     struct tr_mask_secret *values = calloc(json_array_size(session->secrets) + 1, sizeof(*values));
-    json_t *item;
+    size_t n;
     int r;
 
     if (values == NULL)
         return tr_err_set(err, -ENOMEM, "out of memory");
     values[0] = (struct tr_mask_secret){value, len};
-    json_array_foreach(session->secrets, i, item)
-    {
-        const char *other = json_string_value(item);
-        const struct vmm_secret *secret = vmm_secret_find(vmm->secrets, session->owner, other);
-        uint8_t *bytes;
-        size_t bytes_len;
-
-        /* One that does not open is not sent either. */
-        if (strcmp(other, name) == 0 || secret == NULL ||
-            vmm_secret_value(vmm->secrets, secret, &bytes, &bytes_len, NULL) != 0)
-            continue;
-        values[n++] = (struct tr_mask_secret){bytes, bytes_len};
-    }
+    n = open_values(vmm, session, name, values, 1);
     r = tr_mask_check(values, n);
-    while (--n > 0) {
-        explicit_bzero((void *)values[n].value, values[n].len);
-        free((void *)values[n].value);
-    }
+    close_values(values, 1, n);
     free(values);
     if (r == UV_E2BIG)
         return tr_err_set(err, -EDQUOT,
@@ -238,14 +270,21 @@ void vmm_active_push(struct vmm *vmm, struct vmm_session *session, vmm_active_cb
 {
     struct push *p = calloc(1, sizeof(*p));
     json_t *body = vmm_active_body(vmm, session);
+    struct tr_mask *mask = NULL;
+    int r = p == NULL || body == NULL ? -ENOMEM : vmm_active_mask(vmm, session, &mask);
 
-    if (p == NULL || body == NULL) {
-        log_error("session=%s: secrets were not sent: out of memory", session->id);
+    if (r != 0) { /* none is given to whoever is not watched for it */
+        log_error("session=%s: secrets were not sent: %s", session->id, uv_strerror(r));
         free(p);
         json_decref(body);
         cb(arg);
         return;
     }
+    for (const struct vmm_sandbox *sb = session->sandboxes; sb != NULL; sb = sb->next)
+        if (vmm->machines != NULL)
+            vmm_machine_sync_secrets(sb, mask);
+    vmm_binds_secrets(vmm, session->id, mask);
+    tr_mask_unref(mask);
     p->n = 1;
     p->cb = cb;
     p->arg = arg;

@@ -5,6 +5,7 @@
 #ifndef VMM_ACTIVE_H
 #define VMM_ACTIVE_H
 
+#include "transom/mask.h"
 #include "vmm/vmm.h"
 
 #define VMM_ACTIVE_MAX 256 /* secrets of one session; as many as the agent takes */
@@ -19,12 +20,17 @@ TR_MUST_CHECK int vmm_active_check(struct vmm *vmm, const struct vmm_session *se
  * many, or too long together. */
 TR_MUST_CHECK int vmm_active_set(struct vmm *vmm, struct vmm_session *session, const char *name,
                                  bool active, struct err *err);
+/* What hides them, or keeps them out (new; *out NULL: nothing to hide). One that does not open is
+ * left out: it is sent to no machine either. UV_ENOMEM. */
+TR_MUST_CHECK int vmm_active_mask(struct vmm *vmm, const struct vmm_session *session,
+                                  struct tr_mask **out);
 /* The body of the agent's PUT /v1/secrets (new), or NULL: no memory. One that does not open is left
  * out, and logged. */
 json_t *vmm_active_body(struct vmm *vmm, const struct vmm_session *session);
 
-/* Send the set to the session's machines that run. cb runs once, later or before this returns, when
- * all have it, cannot be reached or did not take it: those get it before they are ready again. */
+/* Tell the sync of the session's files, then send the set to its machines that run. cb runs once,
+ * later or before this returns, when all have it, cannot be reached or did not take it: those get
+ * it before they are ready again. */
 typedef void (*vmm_active_cb)(void *arg);
 void vmm_active_push(struct vmm *vmm, struct vmm_session *session, vmm_active_cb cb, void *arg);
 

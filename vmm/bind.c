@@ -693,3 +693,10 @@ void vmm_binds_look(struct vmm *vmm, const char *session_id)
         if (b->state == LIVE && !b->is_closing && strcmp(b->session, session_id) == 0)
             vmm_sync_look(b->sync);
 }
+
+void vmm_binds_secrets(struct vmm *vmm, const char *session_id, struct tr_mask *mask)
+{
+    for (struct vmm_bind *b = vmm->binds; b != NULL; b = b->next)
+        if (b->sync != NULL && strcmp(b->session, session_id) == 0)
+            vmm_sync_secrets(b->sync, mask);
+}

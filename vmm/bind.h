@@ -24,6 +24,7 @@
 #include "vmm/request.h"
 #include "vmm/vmm.h"
 
+struct tr_mask;
 struct vmm_bind;
 
 #define VMM_BIND_ID_LEN 32 /* hexadecimal digits */
@@ -36,5 +37,7 @@ void vmm_api_bind_list(struct vmm_request *req);
 void vmm_binds_tick(struct vmm *vmm, uint64_t now_ms);
 /* Somebody changed the session's files. */
 void vmm_binds_look(struct vmm *vmm, const char *session_id);
+/* The session's active secrets are these now (borrowed; NULL: none): they stay out of its files. */
+void vmm_binds_secrets(struct vmm *vmm, const char *session_id, struct tr_mask *mask);
 
 #endif

@@ -1048,6 +1048,12 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
         vmm_pool_tick(ms->pool, now_ms);
 }
 
+void vmm_machine_sync_secrets(const struct vmm_sandbox *sb, struct tr_mask *mask)
+{
+    if (sb->machine != NULL && sb->machine->sync != NULL)
+        vmm_sync_secrets(sb->machine->sync, mask);
+}
+
 json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb)
 {
     return sb->machine != NULL && sb->machine->sync != NULL ? vmm_sync_json(sb->machine->sync)

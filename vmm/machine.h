@@ -7,6 +7,7 @@
 
 #include "vmm/vmm.h"
 
+struct tr_mask;
 struct vmm_agent;
 struct vmm_machines;
 
@@ -38,6 +39,8 @@ json_t *vmm_machine_idle_json(const struct vmm_sandbox *sb);
  * -ENOTCONN when the machine does not run, or -EBUSY when many ask already. */
 typedef void (*vmm_idle_cb)(const json_t *told, void *arg);
 TR_MUST_CHECK int vmm_machine_ask_idle(const struct vmm_sandbox *sb, vmm_idle_cb cb, void *arg);
+/* The session's active secrets are these now (borrowed; NULL: none): they stay out of its files. */
+void vmm_machine_sync_secrets(const struct vmm_sandbox *sb, struct tr_mask *mask);
 /* How its files stand with the session's (new), or NULL: they are not kept in step. */
 json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb);
 /* The last sample of its figures (borrowed), or NULL: it does not run, or has told none yet. */

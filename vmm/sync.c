@@ -15,9 +15,11 @@
 #include "sync/run.h"
 #include "sync/scan.h"
 #include "sync/side_local.h"
+#include "sync/secrets.h"
 #include "sync/side_remote.h"
 #include "sync/vault_git.h"
 #include "transom/log.h"
+#include "vmm/active.h"
 #include "vmm/file.h"
 #include "vmm/gits.h"
 
@@ -49,7 +51,9 @@ struct vmm_sync {
     struct sync_side_remote *remote; /* NULL: not open */
     struct sync_run *run;            /* NULL: not begun, or ended */
     struct vmm_gits *gits;           /* NULL: none, or closed */
-    uv_timer_t timer;                /* for the first files, then for the last */
+    struct sync_secrets secrets;
+    struct tr_mask *mask; /* the same ones, for what we show of paths */
+    uv_timer_t timer;     /* for the first files, then for the last */
     bool told_files, is_finishing, was_kept, is_closing, is_remote_closing, is_local_closing;
     bool has_files; /* the first round is over */
     bool has_gits;  /* after the last sync: the .git folders were taken */
@@ -225,14 +229,18 @@ static void tell_files(struct vmm_sync *s, int status, const char *why)
     s->cbs->on_files(status, why, s->arg);
 }
 
-/* A path as text: what is no printable ASCII is \xNN. New. */
-static json_t *shown_path(const char *path, size_t len)
+/* A path as text: a secret in it is hidden, what is no printable ASCII is \xNN. New. */
+static json_t *shown_path(const struct vmm_sync *s, const char *raw, size_t raw_len)
 {
-    char *text = malloc(4 * len + 1), *at = text;
+    size_t len = 0;
+    char *path = tr_mask_text(s->mask, raw, raw_len, &len);
+    char *text = path != NULL ? malloc(4 * len + 1) : NULL, *at = text;
     json_t *out;
 
-    if (text == NULL)
+    if (text == NULL) {
+        free(path);
         return NULL;
+    }
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)path[i];
 
@@ -243,6 +251,7 @@ static json_t *shown_path(const char *path, size_t len)
     }
     *at = '\0';
     out = json_string(text);
+    free(path);
     free(text);
     return out;
 }
@@ -263,7 +272,7 @@ static json_t *list_json(const struct vmm_sync *s, const struct sync_shown *list
 
     for (size_t i = 0; i < n && out != NULL; i++) {
         json_t *item =
-            json_pack("{so, ss, ss}", "path", shown_path(list[i].path, list[i].len), "code",
+            json_pack("{so, ss, ss}", "path", shown_path(s, list[i].path, list[i].len), "code",
                       list[i].name, "why", why_text(s, list[i].name, list[i].text));
 
         if (side != NULL && item != NULL)
@@ -409,7 +418,7 @@ static void on_conflict(const char *path, size_t len, enum sync_conflict_kind ki
                                         [SYNC_CONFLICT_BLOCKED] = "blocked",
                                         [SYNC_CONFLICT_LEFT_OUT] = "left-out"};
     struct vmm_sync *s = arg;
-    json_t *text = shown_path(path, len), *told;
+    json_t *text = shown_path(s, path, len), *told;
 
     told = json_pack("{sO, ss, ss}", "path", text, "kind", kinds[kind], "winner",
                      winner == SYNC_GUEST ? s->side : "store");
@@ -438,8 +447,10 @@ static void begin(struct vmm_sync *s)
 {
     static const struct sync_run_cbs run_cbs = {
         .on_news = on_news, .on_conflict = on_conflict, .on_end = on_run_end};
-    struct sync_engine_options options = {
-        .vault_ops = &sync_vault_git_ops, .vault = s->vault, .instance = s->instance};
+    struct sync_engine_options options = {.vault_ops = &sync_vault_git_ops,
+                                          .vault = s->vault,
+                                          .instance = s->instance,
+                                          .secrets = &s->secrets};
     int r;
 
     if (s->is_closing || s->is_finishing)
@@ -487,6 +498,8 @@ static void on_timer_closed(uv_handle_t *handle)
     vmm_store_release(&s->hold);
     json_decref(s->status);
     json_decref(s->conflicts);
+    sync_secrets_fini(&s->secrets);
+    tr_mask_unref(s->mask);
     s->on_closed(s->on_closed_arg);
     free(s);
 }
@@ -661,8 +674,13 @@ int vmm_sync_open(const struct vmm_sync_options *options, const struct vmm_sync_
     s->store.root = s->store.stage = -1;
     s->hold.end = on_hold_end;
     s->conflicts = json_array();
+    sync_secrets_init(&s->secrets);
     snprintf(s->dir, sizeof(s->dir), "%s/%s", vmm->sessions.dir, options->session->id);
-    r = vmm_store_hold(vmm, options->session, &s->hold, err);
+    r = vmm_active_mask(vmm, options->session, &s->mask);
+    if (r != 0)
+        (void)tr_err_set(err, r, "secrets: %s", uv_strerror(r));
+    else
+        r = vmm_store_hold(vmm, options->session, &s->hold, err);
     if (r == 0 && options->gits_dir != NULL) {
         snprintf(s->gits_dir, sizeof(s->gits_dir), "%s", options->gits_dir);
         r = open_gits(s, err);
@@ -671,9 +689,12 @@ int vmm_sync_open(const struct vmm_sync_options *options, const struct vmm_sync_
     }
     if (r != 0) {
         json_decref(s->conflicts);
+        sync_secrets_fini(&s->secrets);
+        tr_mask_unref(s->mask);
         free(s);
         return r;
     }
+    sync_secrets_set(&s->secrets, s->mask);
     if (uv_timer_init(vmm->loop, &s->timer) != 0)
         abort(); /* cannot fail on Unix */
     s->timer.data = s;
@@ -688,6 +709,16 @@ void vmm_sync_ready(struct vmm_sync *s)
     vmm_sync_run_ended(s); /* one may have, meanwhile */
     if (s->run != NULL)
         sync_run_kick(s->run);
+}
+
+void vmm_sync_secrets(struct vmm_sync *s, struct tr_mask *mask)
+{
+    tr_mask_ref(mask);
+    tr_mask_unref(s->mask);
+    s->mask = mask;
+    sync_secrets_set(&s->secrets, mask);
+    if (s->run != NULL)
+        sync_run_look(s->run, SYNC_GUEST);
 }
 
 void vmm_sync_look(struct vmm_sync *s)

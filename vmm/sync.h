@@ -6,6 +6,7 @@
 #define VMM_SYNC_H
 
 #include <jansson.h>
+#include "transom/mask.h"
 #include "vmm/store.h"
 #include "vmm/vmm.h"
 
@@ -64,6 +65,9 @@ void vmm_sync_close(struct vmm_sync *sync, void (*cb)(void *arg), void *arg);
 void vmm_sync_run_ended(struct vmm_sync *sync);
 /* About once a second. */
 void vmm_sync_tick(struct vmm_sync *sync, uint64_t now_ms);
+/* What is active in the session now, before any machine is told: a reference is taken; NULL: none.
+ */
+void vmm_sync_secrets(struct vmm_sync *sync, struct tr_mask *mask);
 /* Somebody changed the session's files. */
 void vmm_sync_look(struct vmm_sync *sync);
 /* Counters, conflicts, what is left out and what cannot be done (new). */

@@ -30,7 +30,7 @@
 /* Is a value long enough to be hidden? Lets a user be told when it is activated. */
 bool tr_mask_covers(const void *value, size_t len);
 
-/* The patterns of a set of secrets: immutable, counted. */
+/* The patterns of a set of secrets: immutable, counted, of any thread. */
 struct tr_mask;
 struct tr_mask_secret {
     const void *value;
@@ -62,6 +62,8 @@ TR_MUST_CHECK int tr_masker_write(struct tr_masker *m, const void *data, size_t 
 void tr_masker_flush(struct tr_masker *m);
 /* Bytes being held. */
 size_t tr_masker_held(const struct tr_masker *m);
+/* Has a secret been found in the stream? Also told when it is not shown yet. */
+bool tr_masker_has_hidden(const struct tr_masker *m);
 /* Other secrets from here on. What is held is judged by the old ones. */
 void tr_masker_set(struct tr_masker *m, struct tr_mask *mask);
 

@@ -27,6 +27,26 @@ static size_t n_contents, size_contents, taken;
 static uint8_t *taking;
 static size_t taking_size;
 
+/* Whatever the store or its vault was given. */
+static uint8_t *written;
+static size_t n_written, size_written;
+
+static void note_written(const uint8_t *bytes, size_t len)
+{
+    if (n_written + len > size_written) {
+        size_written = 2 * (n_written + len);
+        written = realloc(written, size_written);
+        ck_assert_ptr_nonnull(written);
+    }
+    memcpy(written + n_written, bytes, len);
+    n_written += len;
+}
+
+bool rig_was_written(const char *bytes, size_t len)
+{
+    return n_written > 0 && memmem(written, n_written, bytes, len) != NULL;
+}
+
 static struct content *find_content(const struct sync_id *id)
 {
     for (size_t i = 0; i < n_contents; i++)
@@ -75,6 +95,7 @@ static int put_piece(void *vault, const uint8_t *bytes, size_t len, struct err *
     (void)vault;
     (void)err;
     ck_assert_uint_le(taken + len, taking_size);
+    note_written(bytes, len);
     memcpy(taking + taken, bytes, len);
     taken += len;
     return 0;
@@ -252,6 +273,8 @@ static int apply_commit(void *ctx, const struct sync_id *id, struct err *err)
 
 static int apply_content(void *ctx, const uint8_t *bytes, size_t len, struct err *err)
 {
+    if (ctx == &the_rig->sides[SYNC_STORE])
+        note_written(bytes, len);
     return sync_side_tree_ops.apply_content(ctx, bytes, len, err);
 }
 
@@ -288,8 +311,12 @@ static void on_conflict(const struct sync_conflict *c, void *arg)
 static void start(struct rig *rig)
 {
     static const struct sync_engine_cbs cbs = {.on_conflict = on_conflict};
-    struct sync_engine_options options = {
-        .vault_ops = &vault_ops, .vault = rig, .instance = rig->instance, .cbs = &cbs, .arg = rig};
+    struct sync_engine_options options = {.vault_ops = &vault_ops,
+                                          .vault = rig,
+                                          .instance = rig->instance,
+                                          .secrets = &rig->secrets,
+                                          .cbs = &cbs,
+                                          .arg = rig};
     char path[128];
     struct err why;
 
@@ -323,6 +350,7 @@ void rig_init(struct rig *rig)
     }
     rig->instance = 1;
     rig->now_ms = 1000000;
+    sync_secrets_init(&rig->secrets);
     start(rig);
 }
 
@@ -337,6 +365,10 @@ static int remove_entry(const char *path, const struct stat *st, int type, struc
 void rig_fini(struct rig *rig)
 {
     sync_engine_free(rig->engine);
+    sync_secrets_fini(&rig->secrets);
+    free(written);
+    written = NULL;
+    n_written = size_written = 0;
     for (int side = 0; side < SYNC_N_SIDES; side++)
         sync_tree_close(&rig->sides[side].tree.tree);
     ck_assert_int_eq(nftw(rig->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);

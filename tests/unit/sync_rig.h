@@ -32,6 +32,7 @@ struct rig {
     char dir[64];
     struct rig_side sides[SYNC_N_SIDES];
     struct sync_engine *engine;
+    struct sync_secrets secrets; /* none at first */
     uint64_t instance;
     int64_t now_ms;
     struct rig_conflict conflicts[4096];
@@ -67,6 +68,9 @@ void rig_path(struct rig *rig, enum sync_side side, const char *path, char out[5
 
 /* Does the vault hold this text, and was it told to hold on to it for that path? path NULL: any. */
 bool rig_has_kept(struct rig *rig, const char *path, const char *text);
+/* Was that ever written to the store or its vault, be it for a moment? Counted anew by rig_init().
+ */
+bool rig_was_written(const char *bytes, size_t len);
 /* Why the guest's path is left out; "" if it is not. */
 const char *rig_left_out(struct rig *rig, const char *path);
 /* The fault of a path, with its side, or 0. */

@@ -42,7 +42,7 @@ static int collect_forms(const struct tr_mask_secret *secrets, size_t n, struct 
     mask = calloc(1, sizeof(*mask));
     if (mask == NULL)
         return UV_ENOMEM;
-    mask->n_refs = 1;
+    atomic_init(&mask->n_refs, 1);
     mask_automaton_init(&mask->exact);
     mask_automaton_init(&mask->wrapped);
     for (size_t i = 0; i < n && r == 0; i++)
@@ -84,12 +84,12 @@ int tr_mask_new(const struct tr_mask_secret *secrets, size_t n, struct tr_mask *
 void tr_mask_ref(struct tr_mask *mask)
 {
     if (mask != NULL)
-        mask->n_refs++;
+        atomic_fetch_add(&mask->n_refs, 1);
 }
 
 void tr_mask_unref(struct tr_mask *mask)
 {
-    if (mask == NULL || --mask->n_refs > 0)
+    if (mask == NULL || atomic_fetch_sub(&mask->n_refs, 1) > 1)
         return;
     mask_automaton_fini(&mask->exact);
     mask_automaton_fini(&mask->wrapped);

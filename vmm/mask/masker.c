@@ -31,6 +31,7 @@ struct tr_masker {
     struct span *spans; /* covered; apart from each other, ascending */
     size_t n_spans, cap_spans;
     bool covered; /* the last byte shown stood in a span, whose mask is shown already */
+    bool has_hidden;
 };
 
 int tr_masker_new(struct tr_mask *mask, tr_mask_cb out, void *arg, struct tr_masker **masker)
@@ -100,6 +101,7 @@ static int cover(struct tr_masker *m, uint64_t begin, uint64_t end)
 {
     struct span *last;
 
+    m->has_hidden = true;
     while (m->n_spans > 0) {
         last = &m->spans[m->n_spans - 1];
         if (last->end < begin)
@@ -260,6 +262,11 @@ void tr_masker_flush(struct tr_masker *m)
 size_t tr_masker_held(const struct tr_masker *m)
 {
     return m->len;
+}
+
+bool tr_masker_has_hidden(const struct tr_masker *m)
+{
+    return m->has_hidden;
 }
 
 void tr_masker_set(struct tr_masker *m, struct tr_mask *mask)
