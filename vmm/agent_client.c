@@ -4,6 +4,7 @@
 #include "vmm/agent_client.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -277,14 +278,30 @@ static void events_close(struct tr_h2_stream *st, uint32_t code, void *arg)
         tr_log(TR_LOG_DEBUG, agent->ids, "event stream ended (code %u)", code);
 }
 
+/* From where the last conversation ended. Returns out. */
+static const char *events_path(const struct vmm_agent *agent, char out[64])
+{
+    int64_t since = agent->cbs->events_since == NULL
+                        ? -1
+                        : agent->cbs->events_since(agent->hello_reply, agent->arg);
+
+    if (since < 0)
+        snprintf(out, 64, "/v1/events");
+    else
+        snprintf(out, 64, "/v1/events?since=%" PRId64, since);
+    return out;
+}
+
 static void open_events(struct vmm_agent *agent)
 {
     static const struct tr_h2_stream_cbs cbs = {.on_data = events_data, .on_close = events_close};
+    char buffer[64];
+    const char *path = events_path(agent, buffer);
     const struct tr_h2_field fields[] = {
         TR_H2_FIELD(":method", "GET"),
         TR_H2_FIELD(":scheme", "http"),
         TR_H2_FIELD(":authority", "agent"),
-        TR_H2_FIELD(":path", "/v1/events"),
+        TR_H2_FIELD(":path", path),
     };
     struct tr_h2_stream *st;
 

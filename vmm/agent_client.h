@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <uv.h>
 #include "transom/h2.h"
 
@@ -24,6 +25,9 @@ struct vmm_agent_cbs {
     void (*on_refused)(const char *why, void *arg);
     /* One event of the agent's event stream (borrowed). */
     void (*on_event)(const json_t *event, void *arg);
+    /* The number of the last event taken from the boot that this answer to hello tells of; -1:
+     * begin with what comes. May be NULL: always so. */
+    int64_t (*events_since)(const json_t *answer, void *arg);
 };
 
 /* Begin to connect. cbs is borrowed; no callback runs before this returns. */

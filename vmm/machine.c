@@ -29,7 +29,6 @@
 #define SYNC_LAST_MS      10000
 #define AGENT_LOST_MS     120000 /* an agent that is away for longer is not coming back */
 #define AGENT_SILENT_MS   10000  /* since its loss, then the log tells of the machine's state */
-#define EVENTS_PER_SECOND 50     /* of one guest, passed on */
 #define DNS_MAX           4
 #define CONSOLE_LOGGED    3000 /* bytes of a failed start's console */
 
@@ -72,6 +71,7 @@ static void forget(struct vmm_machine *m)
         m->next->prev = m->prev;
     m->sb->machine = NULL;
     machine_idle_fini(m);
+    machine_events_fini(m);
     json_decref(m->stats);
     free(m);
 }
@@ -692,7 +692,6 @@ static void agent_event(const json_t *event, void *arg)
 {
     struct vmm_machine *m = arg;
     const char *type = json_string_value(json_object_get(event, "type"));
-    char name[40];
 
     if (type == NULL || m->stopping || !vmm_word_valid(type, 20, ""))
         return;
@@ -702,18 +701,11 @@ static void agent_event(const json_t *event, void *arg)
         if (m->sync != NULL)
             vmm_sync_run_ended(m->sync);
     }
-    if (strcmp(type, "stats") == 0) {
+    if (strcmp(type, "stats") == 0)
         machine_stats_take(m, event);
-        return;
-    }
-    if (m->n_events >= EVENTS_PER_SECOND)
-        return;
-    m->n_events++;
-    snprintf(name, sizeof(name), "sandbox.%s", type);
-    vmm_live_event(m->ms->vmm, name, m->sb->session->owner,
-                   json_pack("{ss, ss, ss, sI, sO}", "session", m->sb->session->id, "sandbox",
-                             m->sb->name, "label", m->label, "instance", (json_int_t)m->instance,
-                             "agent", (json_t *)event));
+    else
+        machine_events_pass_on(m, type, event);
+    machine_events_took(m, event);
 }
 
 int machine_open_agent(struct vmm_machine *m)
@@ -723,7 +715,8 @@ int machine_open_agent(struct vmm_machine *m)
                                              .secrets = agent_secrets,
                                              .on_ready = agent_ready,
                                              .on_refused = agent_refused,
-                                             .on_event = agent_event};
+                                             .on_event = agent_event,
+                                             .events_since = machine_events_since};
 
     return vmm_agent_open(m->ms->vmm->loop, m->label, &cbs, m, &m->agent);
 }
@@ -1026,7 +1019,7 @@ void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms)
         uint64_t lost = m->agent == NULL ? 0 : vmm_agent_lost_since(m->agent);
 
         next = m->next;
-        m->n_events = 0;
+        machine_events_tick(m);
         if (machine_boot_is_late(m, now_ms) && !ask_last_words(m, true))
             ms->driver->kill(m->vm);
         if (!m->up || m->stopping || m->releasing)

@@ -33,6 +33,15 @@ struct machine_idle {
     unsigned n_askers;
 };
 
+/* The guest's events; see machine_events.c. */
+struct machine_events {
+    int fd;                         /* of the file that says how far we are; 0: not open */
+    char boot[64];                  /* whose numbers these are; "": nobody's yet */
+    int64_t seq;                    /* of the last one that was taken */
+    unsigned n;                     /* passed on lately */
+    int64_t missed_from, missed_to; /* 0: none */
+};
+
 struct vmm_machine {
     struct vmm_machines *ms;
     struct vmm_sandbox *sb;
@@ -74,7 +83,7 @@ struct vmm_machine {
     bool data_removed;
     uv_work_t work;
     struct machine_idle idle;
-    unsigned n_events; /* agent events passed on in this second */
+    struct machine_events events;
     json_t *stats;     /* the last sample, or NULL */
     uint64_t stats_ms; /* its time, of the loop */
 };
@@ -130,6 +139,15 @@ void machine_recovered(struct vmm_machines *ms);
 void machine_stats_take(struct vmm_machine *m, const json_t *told);
 /* Of what an agent tells, what can be true (new; NULL: out of memory). */
 json_t *machine_stats_check(const json_t *told);
+/* machine_events.c: the number of the last event that was taken from this boot, which hello tells
+ * of; -1: none, begin with what comes. */
+int64_t machine_events_since(const json_t *hello, void *arg);
+/* Pass an event on, unless there are too many. */
+void machine_events_pass_on(struct vmm_machine *m, const char *type, const json_t *event);
+/* It was taken: the next conversation goes on behind it. */
+void machine_events_took(struct vmm_machine *m, const json_t *event);
+void machine_events_tick(struct vmm_machine *m); /* about once a second */
+void machine_events_fini(struct vmm_machine *m);
 /* machine_idle.c */
 void machine_idle_tick(struct vmm_machine *m, uint64_t now_ms);
 void machine_idle_fini(struct vmm_machine *m);

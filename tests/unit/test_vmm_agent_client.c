@@ -14,6 +14,8 @@ static uv_loop_t loop;
 static struct vmm_agent *agent;
 static uv_timer_t keep; /* the loop goes on while an agent says nothing */
 static int n_ready, n_calls, last_status, n_closed, n_reset;
+static int64_t since;        /* what the manager says of the events it has */
+static char events_path[64]; /* what it asked for */
 
 /* ---- the guest ---- */
 
@@ -46,9 +48,10 @@ static void guest_request(struct tr_h2 *h2, struct tr_h2_stream *st, const struc
     tr_h2_stream_set(st, &cbs, NULL);
     if (strcmp(head->path, "/v1/hello") == 0)
         ck_assert_int_eq(tr_h2_respond(st, 200, NULL, 0, true), 0);
-    else if (strcmp(head->path, "/v1/events") == 0)
+    else if (strncmp(head->path, "/v1/events", 10) == 0) {
+        snprintf(events_path, sizeof(events_path), "%s", head->path);
         ck_assert_int_eq(tr_h2_respond(st, 200, NULL, 0, false), 0);
-    else if (strcmp(head->path, "/silent") != 0)
+    } else if (strcmp(head->path, "/silent") != 0)
         ck_assert_int_eq(tr_h2_respond(st, 204, NULL, 0, true), 0);
 }
 
@@ -140,6 +143,13 @@ static void on_event(const json_t *event, void *arg)
     (void)arg;
 }
 
+static int64_t events_since(const json_t *answer, void *arg)
+{
+    (void)answer;
+    (void)arg;
+    return since;
+}
+
 static void on_reply(int status, const json_t *reply, void *arg)
 {
     (void)reply;
@@ -166,9 +176,12 @@ static void setup(void)
                                              .secrets = empty_body,
                                              .on_ready = on_ready,
                                              .on_refused = on_refused,
-                                             .on_event = on_event};
+                                             .on_event = on_event,
+                                             .events_since = events_since};
 
     n_ready = n_calls = last_status = n_closed = n_reset = 0;
+    since = -1;
+    events_path[0] = '\0';
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     ck_assert_int_eq(uv_timer_init(&loop, &keep), 0);
     ck_assert_int_eq(uv_timer_start(&keep, on_keep, 10, 10), 0);
@@ -271,6 +284,21 @@ START_TEST(it_begins_anew_when_told_to)
 }
 END_TEST
 
+START_TEST(events_go_on_where_they_ended)
+{
+    while (events_path[0] == '\0')
+        uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_str_eq(events_path, "/v1/events");
+    events_path[0] = '\0';
+    since = INT64_C(4000000000123);
+    tr_channel_close(guest);
+    while (events_path[0] == '\0')
+        uv_run(&loop, UV_RUN_ONCE);
+    ck_assert_str_eq(events_path, "/v1/events?since=4000000000123");
+    close_all();
+}
+END_TEST
+
 int main(void)
 {
     Suite *s = suite_create("vmm/agent_client");
@@ -285,6 +313,7 @@ int main(void)
     tcase_add_test(tc, calls_end_with_the_agent);
     tcase_add_test(tc, calls_end_with_the_channel);
     tcase_add_test(tc, it_begins_anew_when_told_to);
+    tcase_add_test(tc, events_go_on_where_they_ended);
     suite_add_tcase(s, tc);
     srunner_run_all(sr, CK_ENV);
     n_failed = srunner_ntests_failed(sr);
