@@ -679,6 +679,20 @@ pid_t agent_shell_foreground(const struct agent_shell *sh)
     return pgrp > 0 && pgrp != sh->pid ? pgrp : 0;
 }
 
+/* Output that was stopped from the keyboard (^S) goes on. The kernel has no call for that, as it
+ * has for what tcflow() stopped: it lets go when it is told that the keys do not count. */
+static void start_output(int master)
+{
+    struct termios now, without;
+
+    if (tcgetattr(master, &now) != 0 || !(now.c_iflag & IXON))
+        return;
+    without = now;
+    without.c_iflag &= ~(tcflag_t)IXON;
+    if (tcsetattr(master, TCSANOW, &without) == 0)
+        (void)tcsetattr(master, TCSANOW, &now);
+}
+
 void agent_shell_reset_terminal(struct agent_shell *sh)
 {
     int slave;
@@ -688,9 +702,10 @@ void agent_shell_reset_terminal(struct agent_shell *sh)
     slave = ioctl(sh->master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
     if (slave >= 0) {
         tcflush(slave, TCIFLUSH);
-        tcflow(slave, TCOON); /* stopped by ^S */
+        tcflow(slave, TCOON);
         close(slave);
     }
+    start_output(sh->master);
     if (agent_shell_foreground(sh) != 0 || !sh->at_prompt) /* else they are the line editor's */
         tcsetattr(sh->master, TCSANOW, &sh->modes);
 }
