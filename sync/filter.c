@@ -148,6 +148,19 @@ static const struct {
 
 enum { N_TABLE = sizeof(table) / sizeof(table[0]) };
 
+bool sync_filter_rule(size_t i, struct sync_filter_rule *out)
+{
+    if (i >= N_TABLE)
+        return false;
+    *out = (struct sync_filter_rule){.name = table[i].name,
+                                     .is_top = table[i].place == TOP,
+                                     .is_dir = table[i].place == ANY_DIR,
+                                     .beside = table[i].beside,
+                                     .inside = table[i].inside,
+                                     .why = table[i].why};
+    return true;
+}
+
 static bool is_there(const struct sync_filter *f, const char *dir, size_t len, const char *names)
 {
     while (*names != '\0') {

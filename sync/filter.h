@@ -80,6 +80,17 @@ enum sync_why sync_filter_last(const struct sync_filter *filter, const struct sy
 /* What the content adds, for a file that has passed. */
 enum sync_why sync_filter_kind(const struct sync_entry *entry, enum sync_kind kind);
 
+/* The table of names, for documents and tests. */
+struct sync_filter_rule {
+    const char *name;            /* a pattern (sync/wild.h) */
+    bool is_top;                 /* of the home's top level; else a name anywhere ... */
+    bool is_dir;                 /* ... of a folder, or of a file */
+    const char *beside, *inside; /* counts only so; names separated by blanks, or NULL */
+    enum sync_why why;
+};
+/* Rule i, in the order in which they are asked. Returns false behind the last. */
+bool sync_filter_rule(size_t i, struct sync_filter_rule *out);
+
 /* For programs ("too-big") and for people ("larger than the limit"); static. */
 const char *sync_why_name(enum sync_why why);
 const char *sync_why_text(enum sync_why why);

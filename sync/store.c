@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <time.h>
 #include <unistd.h>
+#include "sync/tree.h"
 
 #define COUNT_MS 5000 /* how old what is known of the tree's size may be */
 #define REPO     "store.git"
@@ -50,7 +51,8 @@ int sync_store_init(struct err *err)
     git_libgit2_opts(GIT_OPT_SET_OWNER_VALIDATION, 0);
     git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
     git_libgit2_opts(GIT_OPT_SET_CACHE_MAX_SIZE, (ssize_t)(16 * 1024 * 1024));
-    git_libgit2_opts(GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, (size_t)(256 * 1024 * 1024));
+    git_libgit2_opts(GIT_OPT_SET_MWINDOW_SIZE, (size_t)(2 * 1024 * 1024));
+    git_libgit2_opts(GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, (size_t)(16 * 1024 * 1024));
     git_libgit2_opts(GIT_OPT_SET_MWINDOW_FILE_LIMIT, (size_t)64);
     return 0;
 }
@@ -349,6 +351,15 @@ static int empty_staging(struct sync_store *store, struct err *err)
     return r == 0 ? 0 : tr_err_set(err, r, "%s/staging: %s", store->dir, strerror(-r));
 }
 
+/* What a dead process's sync had in its hands. */
+static void sweep_sync(const struct sync_store *store)
+{
+    const struct sync_tree tree = {
+        .root = store->files, .stage = store->sync_staging, .sync = true};
+
+    sync_tree_sweep(&tree, (int64_t)started.tv_sec * 1000000000 + started.tv_nsec);
+}
+
 int sync_store_recount(struct sync_store *store, struct err *err)
 {
     struct sync_tally tally = {0};
@@ -383,6 +394,8 @@ int sync_store_open(const char *dir, int64_t quota, struct sync_store **out, str
         r = store->staging;
     if (r == 0 && (store->sync_staging = open_sub(store, SYNC_STORE_STAGE, &why)) < 0)
         r = store->sync_staging;
+    if (r == 0)
+        sweep_sync(store);
     if (r == 0)
         r = empty_staging(store, &why);
     if (r == 0)

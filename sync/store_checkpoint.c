@@ -157,19 +157,26 @@ static void fill(const git_commit *commit, struct sync_checkpoint *out)
     out->message[len] = '\0';
 }
 
+int sync_sync_folder(const char *path, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+
+    if (fd < 0 || fsync(fd) != 0)
+        r = tr_err_set(err, -errno, "%s: %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
 static int sync_objects(struct sync_store *store, struct err *err)
 {
     const char *path = git_repository_path(store->repo); /* ends in "/" */
-    int fd = -1, r = 0;
     char *objects;
+    int r;
 
     if (asprintf(&objects, "%sobjects", path) < 0)
         return tr_err_set(err, -ENOMEM, "out of memory");
-    fd = open(objects, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || fsync(fd) != 0)
-        r = tr_err_set(err, -errno, "%s: %s", objects, strerror(errno));
-    if (fd >= 0)
-        close(fd);
+    r = sync_sync_folder(objects, err);
     free(objects);
     return r;
 }

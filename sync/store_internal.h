@@ -27,6 +27,8 @@ struct sync_known_list { /* in the order of the paths' bytes */
     size_t n, size;
 };
 
+struct sync_packing;
+
 struct sync_store {
     char *dir;
     int dir_fd, files;
@@ -37,7 +39,10 @@ struct sync_store {
     git_repository *repo;
     git_odb *odb;
     struct sync_usage usage;
-    uint64_t n_staged; /* for names */
+    uint64_t n_staged;            /* for names */
+    bool is_writing;              /* the tree */
+    struct sync_packing *packing; /* then: takes the objects; NULL: they are few so far */
+    size_t n_few;                 /* that became files of their own */
     struct sync_known_list known;
     git_oid gits; /* store_gits.c: what the next checkpoint names; zero: none */
 };
@@ -101,7 +106,24 @@ void sync_known_free(struct sync_known_list *list);
 /* Write a blob to a descriptor. */
 TR_MUST_CHECK int sync_odb_write_to(git_odb *odb, const git_oid *id, int fd, struct err *err);
 
+/* ---- store_pack.c: many new objects as one pack ---- */
+
+/* Returns 0 with *out, to be freed, or an error. */
+TR_MUST_CHECK int sync_packing_new(struct sync_store *store, struct sync_packing **out,
+                                   struct err *err);
+void sync_packing_free(struct sync_packing *p); /* NULL is fine */
+bool sync_packing_has(const struct sync_packing *p, const git_oid *id);
+/* Each object once. Returns 0 or the errno. */
+TR_MUST_CHECK int sync_packing_add(struct sync_packing *p, const git_oid *id, git_object_t type,
+                                   const void *data, size_t len);
+/* The pack and its index are on the disk, and the store reads them. */
+TR_MUST_CHECK int sync_packing_finish(struct sync_packing *p, struct sync_store *store,
+                                      struct err *err);
+
 /* ---- store_checkpoint.c ---- */
+
+/* What was done in the folder `path` is on the disk. */
+TR_MUST_CHECK int sync_sync_folder(const char *path, struct err *err);
 
 /* Make a commit of a tree; parent NULL: the first. */
 TR_MUST_CHECK int sync_commit(struct sync_store *store, const git_oid *tree, const git_oid *parent,

@@ -11,6 +11,7 @@
 #include "sync/store_internal.h"
 
 #define WHOLE_MAX (1024 * 1024)      /* bytes of a file that is read into memory */
+#define FEW       64                 /* objects that are files of their own; more go into a pack */
 #define TRIES     3                  /* for a file that changes while it is read */
 #define RACY_NS   INT64_C(100000000) /* a time so young may stand for two states of a file */
 
@@ -121,7 +122,8 @@ static void add_weight(struct sync_store *store, const git_oid *id)
 
 static bool has_object(struct sync_store *store, const git_oid *id)
 {
-    return git_odb_exists_ext(store->odb, id, GIT_ODB_LOOKUP_NO_REFRESH) == 1;
+    return (store->packing != NULL && sync_packing_has(store->packing, id)) ||
+           git_odb_exists_ext(store->odb, id, GIT_ODB_LOOKUP_NO_REFRESH) == 1;
 }
 
 static int write_object(struct sync_store *store, const void *data, size_t len, git_object_t type,
@@ -131,11 +133,21 @@ static int write_object(struct sync_store *store, const void *data, size_t len, 
 
     if (r == 0 && has_object(store, id))
         return 0;
+    if (r == 0 && store->packing == NULL && store->is_writing && store->n_few >= FEW) {
+        r = sync_packing_new(store, &store->packing, err);
+        if (r != 0)
+            return r;
+    }
+    if (r == 0 && store->packing != NULL) {
+        r = sync_packing_add(store->packing, id, type, data, len);
+        return r == 0 ? 0 : tr_err_set(err, r, "cannot write to the checkpoints: %s", strerror(-r));
+    }
     errno = 0;
     if (r == 0)
         r = git_odb_write(id, store->odb, data, len, type);
     if (r != 0)
         return sync_fail_git(err, r, "cannot write to the checkpoints");
+    store->n_few++;
     add_weight(store, id);
     return 0;
 }
@@ -439,7 +451,14 @@ int sync_tree_write(struct sync_store *store, git_oid *out, struct sync_left_out
     w->store = store;
     w->left = left;
     w->err = &why;
+    store->is_writing = true;
+    store->n_few = 0;
     r = write_folder(w, store->files, 0, out, &empty);
+    if (r == 0 && store->packing != NULL)
+        r = sync_packing_finish(store->packing, store, &why);
+    sync_packing_free(store->packing);
+    store->packing = NULL;
+    store->is_writing = false;
     if (r == 0) {
         sync_known_free(&store->known);
         store->known = w->fresh;

@@ -43,9 +43,11 @@ struct sync_tree {
  * errno. */
 TR_MUST_CHECK int sync_tree_open(struct sync_tree *tree, const char *root);
 void sync_tree_close(struct sync_tree *tree);
-/* Remove what an earlier run left in the staging folder, two seconds ago or earlier. For a
- * program's start: nothing of its own may be that old yet. */
-void sync_tree_sweep(const struct sync_tree *tree);
+/* Clear the staging folder of what an earlier run left there. What was on its way in goes. What had
+ * just come out of the tree, to be compared and removed, goes if it is what it should be; if not,
+ * an edit was caught in the middle, and it goes back into the root as "recovered.transom-kept-*".
+ * before_ns: only what is older, in ns since 1970; nothing of a program that is alive may be. */
+void sync_tree_sweep(const struct sync_tree *tree, int64_t before_ns);
 
 /* The staging folder, made if it is missing: a descriptor to close, or the errno. What is put there
  * beside this library is its owner's to remove. */

@@ -24,7 +24,8 @@ struct place {
     const struct sync_op *op;
     int dir; /* the folder, as O_PATH */
     char name[SYNC_NAME_MAX + 1];
-    int stage; /* the staging folder; -1: not opened yet */
+    int stage;     /* the staging folder; -1: not opened yet */
+    bool is_stuck; /* what came out of the tree is in the staging folder, and must stay there */
 };
 
 static bool is_unsupported(int error)
@@ -34,7 +35,7 @@ static bool is_unsupported(int error)
 
 /* ---- is it what was expected? ---- */
 
-static int content_id(int dir, const char *name, mode_t mode, struct sync_id *id)
+int sync_tree_content_id(int dir, const char *name, mode_t mode, struct sync_id *id)
 {
     struct sync_tree tree = {.root = dir, .stage = -1};
     struct sync_tree_read read;
@@ -78,21 +79,17 @@ static int compare(int dir, const char *name, const struct sync_op *op, bool mov
     }
     if (!moved || !op->has_id)
         return 0;
-    r = content_id(dir, name, now.mode, &id);
+    r = sync_tree_content_id(dir, name, now.mode, &id);
     return r != 0 ? r : sync_id_equal(&id, &op->id) ? 0 : SYNC_CHANGED;
 }
 
 /* ---- putting back ---- */
 
-/* Its name is taken by something newer: beside it, under a name that tells. */
+/* Its name is taken by something newer: beside it, under a name that tells. If not even that can be
+ * done, the next sync_tree_sweep() tries again. */
 static void keep_aside(struct place *p, const char *temp)
 {
-    char random[SYNC_TEMP_NAME], name[SYNC_NAME_MAX + 1];
-
-    if (sync_tree_temp_name(random) != 0)
-        return;
-    snprintf(name, sizeof(name), "%.200s.transom-kept-%.8s", p->name, random);
-    (void)renameat2(p->stage, temp, p->dir, name, RENAME_NOREPLACE);
+    p->is_stuck = !sync_tree_keep_aside(p->tree, p->stage, temp, p->dir, p->name);
 }
 
 /* The name is free, or was. */
@@ -158,6 +155,20 @@ static int place_new(struct place *p, const char *temp)
     if (is_unsupported(errno) && linkat(p->stage, temp, p->dir, p->name, 0) == 0)
         return unlinkat(p->stage, temp, 0) == 0 ? 0 : -errno;
     return errno == EEXIST ? SYNC_CHANGED : -errno;
+}
+
+/* From here on the name says that what is behind it comes from the tree: whoever dies between the
+ * exchange and the look at what came out leaves it behind. */
+static int mark_out(struct place *p, char temp[SYNC_TEMP_NAME])
+{
+    char out[SYNC_TEMP_NAME];
+    int r = sync_tree_out_name(p->op->has_id ? &p->op->id : NULL, out);
+
+    if (r == 0 && renameat(p->stage, temp, p->stage, out) != 0)
+        r = -errno;
+    if (r == 0)
+        memcpy(temp, out, sizeof(out));
+    return r;
 }
 
 static int place_over(struct place *p, const char *temp, const struct sync_sig *ours)
@@ -260,11 +271,14 @@ static int finish_stage(struct place *p, struct sync_stage *stage, mode_t mode,
 }
 
 /* name of the staging folder takes its place. */
-static int put(struct place *p, const char *temp, const struct sync_sig *before,
+static int put(struct place *p, char temp[SYNC_TEMP_NAME], const struct sync_sig *before,
                struct sync_sig *sig)
 {
-    int fd = openat(p->stage, temp, O_PATH | O_NOFOLLOW | O_CLOEXEC), r;
+    int r = p->op->absent ? 0 : mark_out(p, temp), fd;
 
+    if (r != 0)
+        return r;
+    fd = openat(p->stage, temp, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return -errno;
     r = place(p, temp, before);
@@ -286,7 +300,7 @@ static int apply_file(struct place *p, struct sync_stage *stage, struct sync_sig
         return r;
     p->stage = stage->dir;
     r = put(p, stage->name, &before, sig);
-    if (r == 0 && p->op->absent)
+    if ((r == 0 && p->op->absent) || p->is_stuck)
         stage->name[0] = '\0'; /* it is where it belongs, and nothing came in its place */
     p->stage = -1;             /* the stage's own */
     return r;
@@ -312,7 +326,8 @@ static int apply_link(struct place *p, struct sync_sig *sig)
     r = stamp(p->stage, temp, &before);
     if (r == 0)
         r = put(p, temp, &before, sig);
-    (void)unlinkat(p->stage, temp, 0); /* what was there, or the link if it was not put */
+    if (!p->is_stuck)
+        (void)unlinkat(p->stage, temp, 0); /* what was there, or the link if it was not put */
     return r;
 }
 
@@ -337,7 +352,7 @@ static int apply_remove(struct place *p)
     if (r != 0)
         return r;
     p->stage = sync_tree_stage_dir(p->tree);
-    r = p->stage < 0 ? p->stage : sync_tree_temp_name(temp);
+    r = p->stage < 0 ? p->stage : sync_tree_out_name(p->op->has_id ? &p->op->id : NULL, temp);
     if (r == 0 && renameat2(p->dir, p->name, p->stage, temp, RENAME_NOREPLACE) != 0)
         r = -errno;
     if (r == -ENOENT)

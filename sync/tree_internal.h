@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include "sync/tree.h"
 
-enum { SYNC_TEMP_NAME = 40 }; /* bytes of a name in the staging folder, NUL included */
+enum { SYNC_TEMP_NAME = 64 }; /* bytes of a name in the staging folder, NUL included */
 
 /* Open what lies beneath root. path is NUL-terminated; "" is root itself. Returns the descriptor or
  * the errno. */
@@ -36,6 +36,17 @@ bool sync_tree_has_writer(int fd);
 TR_MUST_CHECK int sync_tree_stage_dir(const struct sync_tree *tree);
 /* A name that nobody has used. Returns 0 or the errno. */
 TR_MUST_CHECK int sync_tree_temp_name(char out[SYNC_TEMP_NAME]);
+/* The same for what comes out of the tree: it says so, and what content is to go (id may be NULL:
+ * not known). Should this program die before it has looked, sync_tree_sweep() does. */
+TR_MUST_CHECK int sync_tree_out_name(const struct sync_id *id, char out[SYNC_TEMP_NAME]);
+/* The id of a file's content or a link's target. Returns 0, SYNC_CHANGED (it is neither), or the
+ * errno. */
+TR_MUST_CHECK int sync_tree_content_id(int dir, const char *name, mode_t mode, struct sync_id *id);
+/* Put `name` of the staging folder into the tree's folder `dir`, or, should that be gone, into the
+ * root, under a name that begins like `like` and is nobody's. Returns false if it is still in the
+ * staging folder. */
+bool sync_tree_keep_aside(const struct sync_tree *tree, int stage, const char *name, int dir,
+                          const char *like);
 
 struct sync_stage {
     int dir;                   /* the staging folder */

@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
-#define SWEEP_AGE_S 2
+#define OUT        "out-"
+#define OUT_RANDOM 16 /* digits behind the id */
 
 int sync_tree_stage_dir(const struct sync_tree *tree)
 {
@@ -46,12 +46,51 @@ int sync_tree_temp_name(char out[SYNC_TEMP_NAME])
     return 0;
 }
 
-void sync_tree_sweep(const struct sync_tree *tree)
+/* ---- what comes out of the tree ---- */
+
+int sync_tree_out_name(const struct sync_id *id, char out[SYNC_TEMP_NAME])
+{
+    static const struct sync_id unknown;
+    char hex[2 * SYNC_ID_LEN + 1], random[SYNC_TEMP_NAME];
+    int r = sync_tree_temp_name(random);
+
+    sync_id_hex(id != NULL ? id : &unknown, hex);
+    if (r == 0)
+        snprintf(out, SYNC_TEMP_NAME, OUT "%s-%.*s", hex, OUT_RANDOM, random);
+    return r;
+}
+
+bool sync_tree_keep_aside(const struct sync_tree *tree, int stage, const char *name, int dir,
+                          const char *like)
+{
+    char random[SYNC_TEMP_NAME], to[SYNC_NAME_MAX + 1];
+
+    if (sync_tree_temp_name(random) != 0)
+        return false;
+    snprintf(to, sizeof(to), "%.200s.transom-kept-%.8s", like, random);
+    return renameat2(stage, name, dir, to, RENAME_NOREPLACE) == 0 ||
+           renameat2(stage, name, tree->root, to, RENAME_NOREPLACE) == 0;
+}
+
+/* Of one that died: is it, under a name by sync_tree_out_name(), something else than was to go? */
+static bool is_caught(int stage, const char *name, mode_t mode)
+{
+    char hex[2 * SYNC_ID_LEN + 1];
+    struct sync_id id;
+
+    if (strncmp(name, OUT, strlen(OUT)) != 0)
+        return false;
+    if (sync_tree_content_id(stage, name, mode, &id) != 0)
+        return S_ISREG(mode) || S_ISLNK(mode);
+    sync_id_hex(&id, hex);
+    return strncmp(name + strlen(OUT), hex, strlen(hex)) != 0;
+}
+
+void sync_tree_sweep(const struct sync_tree *tree, int64_t before_ns)
 {
     int fd = tree->stage >= 0 ? openat(tree->stage, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                               : sync_tree_open_at(tree, SYNC_STAGE_NAME, O_RDONLY | O_DIRECTORY);
     DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct timespec now;
     struct dirent *e;
     struct stat st;
 
@@ -60,11 +99,14 @@ void sync_tree_sweep(const struct sync_tree *tree)
             close(fd);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &now);
     while ((e = readdir(dir)) != NULL) {
-        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode) &&
-            st.st_ctim.tv_sec < now.tv_sec - SWEEP_AGE_S)
+        if (fstatat(fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode) ||
+            (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec >= before_ns)
+            continue;
+        if (!is_caught(fd, e->d_name, st.st_mode))
             (void)unlinkat(fd, e->d_name, 0);
+        else
+            (void)sync_tree_keep_aside(tree, fd, e->d_name, tree->root, "recovered");
     }
     closedir(dir);
 }

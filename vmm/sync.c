@@ -368,13 +368,15 @@ static void keep_status(struct vmm_sync *s, const struct sync_run_news *news)
 
     json_decref(s->status);
     s->status = json_pack(
-        "{sb, sb, sI, sI, sI, sI, sI, sI, sI, so, so, so, ss}", "in_step", st->is_in_step, "synced",
-        st->has_synced, "paths", (json_int_t)st->n_paths[SYNC_STORE], "pending",
+        "{sb, sb, sI, sI, sI, sI, sI, sI, sI, sI, sI, so, so, so, ss}", "in_step", st->is_in_step,
+        "synced", st->has_synced, "paths", (json_int_t)st->n_paths[SYNC_STORE], "pending",
         (json_int_t)st->n_due, "to_store", (json_int_t)st->n_changes[SYNC_STORE], "bytes_to_store",
-        (json_int_t)st->bytes_sent[SYNC_STORE], "n_left_out", (json_int_t)st->n_left_out,
-        "n_faults", (json_int_t)st->n_faults, "n_conflicts", (json_int_t)st->n_conflicts,
-        "left_out", list_json(s, news->left_out, news->n_left_out, NULL), "left_out_by",
-        whys_json(s, news), "faults", list_json(s, news->faults, news->n_faults, s->side), "error",
+        (json_int_t)st->bytes_sent[SYNC_STORE], "folders_listed",
+        (json_int_t)st->n_listed[SYNC_GUEST], "files_hashed", (json_int_t)st->n_hashed[SYNC_GUEST],
+        "n_left_out", (json_int_t)st->n_left_out, "n_faults", (json_int_t)st->n_faults,
+        "n_conflicts", (json_int_t)st->n_conflicts, "left_out",
+        list_json(s, news->left_out, news->n_left_out, NULL), "left_out_by", whys_json(s, news),
+        "faults", list_json(s, news->faults, news->n_faults, s->side), "error",
         news->round != 0 ? news->err.msg : "");
     set_number(s->status, "to_", s->side, (json_int_t)st->n_changes[SYNC_GUEST]);
     set_number(s->status, "bytes_to_", s->side, (json_int_t)st->bytes_sent[SYNC_GUEST]);

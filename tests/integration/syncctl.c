@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Asks the sync filter for tests. Reads commands, each a line of words in hexadecimal ("-" is the
  * empty one): "reset", "rules LEVEL DIR BYTES" (level 0: .gitignore, 1: .transomignore), "ask D
- * PATH" (D 1: a folder). Prints one verdict a line for each "ask". */
+ * PATH" (D 1: a folder). Prints one verdict a line for each "ask". "table": the filter's names. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "sync/ignore.h"
+#include "sync/filter.h"
 #include "sync/path.h"
 
 static size_t unhex(char *word)
@@ -53,6 +53,20 @@ static void ask(const struct sync_ignore *ig, const char *is_dir, char *path)
         puts(names[sync_ignore_check(ig, path, len, *is_dir == '1', NULL)]);
 }
 
+/* Of each rule: the reason, where it counts, its name, what must be beside it, what inside. */
+static void table(void)
+{
+    struct sync_filter_rule rule;
+
+    for (size_t i = 0; sync_filter_rule(i, &rule); i++)
+        printf("%s\t%s\t%s\t%s\t%s\n", sync_why_name(rule.why),
+               rule.is_top   ? "top"
+               : rule.is_dir ? "folder"
+                             : "file",
+               rule.name, rule.beside != NULL ? rule.beside : "",
+               rule.inside != NULL ? rule.inside : "");
+}
+
 int main(void)
 {
     struct sync_ignore *ig = fresh(NULL);
@@ -72,6 +86,8 @@ int main(void)
             rules(ig, word[1], word[2], word[3]);
         else if (strcmp(word[0], "ask") == 0 && word[2] != NULL)
             ask(ig, word[1], word[2]);
+        else if (strcmp(word[0], "table") == 0)
+            table();
         else
             return EXIT_FAILURE;
     }

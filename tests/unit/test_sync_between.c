@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tree_fixture.h"
@@ -115,18 +116,23 @@ static int run(bool remove_it, void (*first)(void), void (*second)(void))
     return r;
 }
 
-/* What was put aside (static memory), or "". */
-static const char *aside(void)
+/* What was put aside under a name that begins so (static memory), or "". */
+static const char *aside_as(const char *begin)
 {
     DIR *dir = opendir(fx_path(""));
     const char *text = "";
 
     for (struct dirent *e; (e = readdir(dir)) != NULL;) {
-        if (strncmp(e->d_name, "f.transom-kept-", 15) == 0)
+        if (strncmp(e->d_name, begin, strlen(begin)) == 0)
             text = fx_read(e->d_name);
     }
     closedir(dir);
     return text;
+}
+
+static const char *aside(void)
+{
+    return aside_as("f.transom-kept-");
 }
 
 START_TEST(an_edit_before_it_is_replaced)
@@ -205,6 +211,72 @@ START_TEST(an_edit_before_it_is_removed)
 }
 END_TEST
 
+static void edit_below(void)
+{
+    fx_append("d/f", "+edit");
+}
+
+static void remove_folder(void)
+{
+    ck_assert_int_eq(rmdir(fx_path("d")), 0);
+}
+
+START_TEST(an_edit_whose_folder_goes_as_well)
+{
+    struct sync_op op = {.kind = SYNC_OP_REMOVE, .path = "d/f", .path_len = 3};
+    struct sync_sig sig;
+
+    fx_mkdir("d");
+    fx_write("d/f", "old");
+    op.expected = fx_sig("d/f");
+    before = edit_below;
+    after = remove_folder; /* which seems to be empty */
+    ck_assert_int_eq(sync_tree_apply(&fx_tree, &op, NULL, &sig), SYNC_CHANGED);
+    ck_assert(!fx_exists("d"));
+    ck_assert_str_eq(aside(), "old+edit");
+    ck_assert_uint_eq(fx_count(SYNC_STAGE_NAME), 0);
+}
+END_TEST
+
+static void die(void)
+{
+    _exit(9);
+}
+
+/* The process ends right after the renaming, before it has looked at what came out. */
+static void run_and_die(bool remove_it, void (*first)(void))
+{
+    pid_t pid = fork();
+    int status;
+
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        (void)run(remove_it, first, die);
+        _exit(1);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(WEXITSTATUS(status), 9);
+    sync_tree_sweep(&fx_tree, INT64_MAX);
+    ck_assert_uint_eq(fx_count(SYNC_STAGE_NAME), 0);
+}
+
+START_TEST(a_death_in_the_middle)
+{
+    run_and_die(false, NULL); /* what came out was to go */
+    ck_assert_str_eq(fx_read("f"), "new");
+    ck_assert_str_eq(aside_as("recovered."), "");
+    run_and_die(true, NULL);
+    ck_assert_str_eq(aside_as("recovered."), "");
+    run_and_die(false, edit);
+    ck_assert_str_eq(fx_read("f"), "new");
+    ck_assert_str_eq(aside_as("recovered."), "old+edit");
+    fx_teardown();
+    fx_setup();
+    run_and_die(true, edit_unseen);
+    ck_assert_str_eq(aside_as("recovered."), "OLD");
+}
+END_TEST
+
 START_TEST(a_new_file_where_one_has_just_come)
 {
     struct sync_op op = {.kind = SYNC_OP_FILE, .path = "f", .path_len = 1, .absent = true};
@@ -257,6 +329,8 @@ int main(void)
     tcase_add_test(tc, an_edit_of_what_is_to_be_taken_back_a_removal);
     tcase_add_test(tc, an_edit_after_it_was_replaced);
     tcase_add_test(tc, an_edit_before_it_is_removed);
+    tcase_add_test(tc, an_edit_whose_folder_goes_as_well);
+    tcase_add_test(tc, a_death_in_the_middle);
     tcase_add_test(tc, a_new_file_where_one_has_just_come);
     tcase_add_test(tc, a_file_system_that_cannot_exchange_names);
     suite_add_tcase(s, tc);

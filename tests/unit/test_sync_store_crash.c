@@ -175,6 +175,39 @@ START_TEST(many_versions_stay_small)
 }
 END_TEST
 
+START_TEST(a_large_checkpoint_is_one_pack)
+{
+    struct sync_usage before, after;
+    struct sync_checkpoint c;
+    char *id;
+
+    sync_store_usage(store, &before);
+    shell("cd %D/files && for d in 1 2 3; do mkdir $d; for f in $(seq 1000); do "
+          "echo $((f / 2)) of $d > $d/$f; done; done; head -c 70000 /dev/urandom > noise; "
+          ": > empty; ln -s noise link");
+    id = strdup(checkpoint("many"));
+    fsck();
+    ck_assert_str_eq(shell("ls %D/store.git/objects/pack | sed 's/.*[.]//' | sort"), "idx\npack\n");
+    ck_assert_str_eq(shell("find %D/store.git/objects/?? -type f | wc -l"), "67\n");
+    ck_assert_str_eq(shell("ls -A %D/staging"), "");
+    sync_store_usage(store, &after);
+    ck_assert_int_gt(after.history - before.history, 100000);
+    /* All of it is in the checkpoint; what is known is not written again. */
+    shell("git --git-dir=%D/store.git archive main | tar -C %D -x --one-top-level=back && "
+          "diff -r --no-dereference %D/files %D/back && rm -r %D/back");
+    shell("cp -r %D/files/1 %D/files/4");
+    free((char *)checkpoint("again"));
+    ck_assert_str_eq(shell("ls %D/store.git/objects/pack | wc -l"), "2\n");
+    reopen();
+    shell("rm -r %D/files/*");
+    ck_assert_int_eq(sync_store_restore(store, id, "", 0, "a", &c, &err), 0);
+    ck_assert_str_eq(get("2/1000"), "500 of 2\n");
+    ck_assert_str_eq(shell("find %D/files -type f | wc -l"), "3002\n");
+    fsck();
+    free(id);
+}
+END_TEST
+
 START_TEST(a_repack_that_dies_or_has_company_loses_nothing)
 {
     unsigned seed = 1;
@@ -249,6 +282,7 @@ static void add(Suite *s)
     tcase_add_test(crash, a_crash_at_any_moment_loses_nothing_that_was_kept);
     tcase_add_test(crash, a_creation_that_was_cut_off_is_made_again);
     tcase_add_test(repack, many_versions_stay_small);
+    tcase_add_test(repack, a_large_checkpoint_is_one_pack);
     tcase_add_test(repack, a_repack_that_dies_or_has_company_loses_nothing);
 }
 

@@ -2,6 +2,7 @@
 #include "sync/tree.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <time.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -512,6 +514,55 @@ START_TEST(bad_paths_are_refused)
 }
 END_TEST
 
+static int64_t now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* The name that sync_tree_apply() gives to what it takes out of the tree. */
+static void leave(const char *text, const char *said)
+{
+    char path[128], hex[2 * SYNC_ID_LEN + 1];
+    struct sync_id id;
+
+    sync_id_of(said, strlen(said), &id);
+    sync_id_hex(&id, hex);
+    snprintf(path, sizeof(path), SYNC_STAGE_NAME "/out-%s-0123456789abcdef", hex);
+    fx_write(path, text);
+}
+
+/* What was put into the root under another name (static memory), or "". */
+static const char *find_aside(void)
+{
+    DIR *dir = opendir(fx_path(""));
+    const char *text = "";
+
+    for (struct dirent *e; (e = readdir(dir)) != NULL;) {
+        if (strncmp(e->d_name, "recovered.transom-kept-", 23) == 0)
+            text = fx_read(e->d_name);
+    }
+    closedir(dir);
+    return text;
+}
+
+START_TEST(a_program_that_died_in_the_middle_has_lost_nothing)
+{
+    fx_mkdir(SYNC_STAGE_NAME);
+    fx_write(SYNC_STAGE_NAME "/0123456789abcdef0123456789abcdef", "half of what was to com");
+    leave("as it was", "as it was");
+    leave("edited", "as it was then");
+    sync_tree_sweep(&fx_tree, now_ns() - INT64_C(2000000000));
+    ck_assert_uint_eq(fx_count(SYNC_STAGE_NAME), 3);
+    sync_tree_sweep(&fx_tree, now_ns() + INT64_C(2000000000));
+    ck_assert_uint_eq(fx_count(SYNC_STAGE_NAME), 0);
+    ck_assert_uint_eq(fx_count(""), 2); /* the stage, and what was caught */
+    ck_assert_str_eq(find_aside(), "edited");
+}
+END_TEST
+
 START_TEST(a_stage_that_is_closed_leaves_nothing)
 {
     struct sync_stage *stage;
@@ -520,7 +571,7 @@ START_TEST(a_stage_that_is_closed_leaves_nothing)
     ck_assert_int_eq(sync_stage_open(&fx_tree, 8, &stage), 0);
     ck_assert_int_eq(sync_stage_write(stage, "half", 4), 0);
     ck_assert_uint_eq(fx_count(SYNC_STAGE_NAME), 1);
-    sync_tree_sweep(&fx_tree); /* not what is new */
+    sync_tree_sweep(&fx_tree, now_ns() - INT64_C(2000000000)); /* not what is new */
     ck_assert_uint_eq(fx_count(SYNC_STAGE_NAME), 1);
     ck_assert_int_eq(sync_stage_end(stage, &id), -EBADMSG);
     ck_assert_int_eq(sync_stage_write(stage, "more!", 5), UV_EFBIG);
@@ -817,6 +868,7 @@ int main(void)
     tcase_add_test(change, what_goes_is_what_was_expected);
     tcase_add_test(change, names_that_differ_in_case_are_two);
     tcase_add_test(change, bad_paths_are_refused);
+    tcase_add_test(change, a_program_that_died_in_the_middle_has_lost_nothing);
     tcase_add_test(change, a_stage_that_is_closed_leaves_nothing);
     tcase_add_test(change, staging_elsewhere_and_synced);
     suite_add_tcase(s, change);

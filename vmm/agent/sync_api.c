@@ -8,11 +8,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "sync/serve.h"
 #include "vmm/agent/files_request.h"
 
-#define MAX_TALKS 16
+#define MAX_TALKS   16
+#define SWEEP_AGE_S 2
 
 struct talk {
     struct agent_request *req; /* NULL once the stream is gone */
@@ -40,6 +42,15 @@ static void free_talk(struct talk *t)
     free(t->in);
     free(t);
     n_talks--;
+}
+
+/* An agent that died moments ago did so before that. */
+static int64_t before_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    return ((int64_t)now.tv_sec - SWEEP_AGE_S) * 1000000000 + now.tv_nsec;
 }
 
 /* With the user's rights, as everything that is done in his folder. */
@@ -98,7 +109,7 @@ static void do_slice(uv_work_t *work)
     if (t->tree.root < 0) {
         t->result = sync_tree_open(&t->tree, t->files.home);
         if (t->result == 0 && t->sweep)
-            sync_tree_sweep(&t->tree);
+            sync_tree_sweep(&t->tree, before_ns());
     }
     if (t->result == 0)
         t->result = sync_serve_step(t->serve);
