@@ -26,13 +26,17 @@ int main(int argc, char **argv)
         tr_config_print_yaml(stdout);
         return EXIT_SUCCESS;
     }
+    if (argc == 2 && strcmp(argv[1], "--man") == 0) {
+        tr_config_print_man(stdout);
+        return EXIT_SUCCESS;
+    }
     if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        printf("Usage: transom-config-doc --yaml | --help | --check FILE\n\n");
+        printf("Usage: transom-config-doc --yaml | --man | --help | --check FILE\n\n");
         tr_config_print_help(stdout);
         return EXIT_SUCCESS;
     }
     if (argc == 3 && strcmp(argv[1], "--check") == 0)
         return check(argv[2]);
-    fprintf(stderr, "Usage: transom-config-doc --yaml | --help | --check FILE\n");
+    fprintf(stderr, "Usage: transom-config-doc --yaml | --man | --help | --check FILE\n");
     return 2;
 }

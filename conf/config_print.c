@@ -119,3 +119,64 @@ void tr_config_print_yaml(FILE *out)
         fputc('\n', out);
     }
 }
+
+/* Text in which nothing is a request or an escape. */
+static void print_roff(FILE *out, const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", out);
+    for (; *text != '\0'; text++) {
+        if (*text == '\\')
+            fputs("\\e", out);
+        else if (*text == '-')
+            fputs("\\-", out);
+        else
+            fputc(*text, out);
+    }
+}
+
+static void print_roff_option(FILE *out, const struct opt *opt)
+{
+    char wanted[300];
+
+    fputs(".TP\n.B ", out);
+    print_roff(out, opt->name);
+    fputc('\n', out);
+    print_roff(out, opt->help);
+    if (opt->type == OPT_INT)
+        fprintf(out, " %" PRId64 " to %" PRId64 " %s.", opt->min, opt->max, opt->unit);
+    opt_describe(opt, wanted, sizeof(wanted));
+    if (opt->type == OPT_ENUM) {
+        fputs(" One of ", out);
+        print_roff(out, wanted);
+        fputc('.', out);
+    }
+    fputs(" Default: ", out);
+    print_roff(out, *opt->def ? opt->def : "none");
+    fputs(".\n", out);
+}
+
+void tr_config_print_man(FILE *out)
+{
+    fputs(".TH TRANSOM.YAML 5 \"\" \"transom " TRANSOM_VERSION "\" \"File Formats\"\n.nh\n.ad l\n"
+          ".SH NAME\ntransom.yaml \\- configuration of transom\\-gateway and transom\\-vmm\n"
+          ".SH DESCRIPTION\nBoth daemons read /etc/transom/transom.yaml, or the file given with "
+          "\\-f; without a file they use the defaults. What stands before the last dot of an "
+          "option's name is a section of the file.\n",
+          out);
+    for (size_t i = 0; i < opt_count; i++) {
+        const struct opt *opt = &opt_table[i];
+
+        if (!opt->section) {
+            print_roff_option(out, opt);
+            continue;
+        }
+        fputs(".SH ", out);
+        print_roff(out, *opt->name ? opt->name : "top of the file");
+        fputc('\n', out);
+        print_roff(out, opt->help);
+        fputc('\n', out);
+    }
+    fputs(".SH SEE ALSO\n.BR transom (1),\n.BR transom\\-vmm (8),\n.BR transom\\-gateway (8)\n",
+          out);
+}

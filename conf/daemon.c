@@ -150,6 +150,17 @@ int tr_daemon_start(int argc, char **argv, const struct tr_daemon *daemon,
     return -1;
 }
 
+unsigned tr_daemon_watchdog(void)
+{
+    const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
+    unsigned long long us = text != NULL ? strtoull(text, NULL, 10) : 0;
+
+    if (us == 0 || (pid != NULL && strtol(pid, NULL, 10) != (long)getpid()))
+        return 0;
+    tr_daemon_notify("WATCHDOG=1");
+    return us / 2000 > 3600000 ? 3600000 : us / 2000 > 0 ? (unsigned)(us / 2000) : 1;
+}
+
 void tr_daemon_notify(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");

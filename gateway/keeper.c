@@ -482,6 +482,12 @@ static void catch_up(struct keeper *k)
     }
 }
 
+/* Of two times to wait: < 0, and 0 as the second, are none. */
+static int shorter(int a, int b)
+{
+    return b == 0 ? a : a < 0 || b < a ? b : a;
+}
+
 static void run(struct keeper *k)
 {
     while (k->n > 0) {
@@ -493,7 +499,7 @@ static void run(struct keeper *k)
             fds[i + 1] = (struct pollfd){k->serving[i].sock, POLLIN, 0};
             pids[i] = k->serving[i].pid;
         }
-        if (poll(fds, n + 1, check_start(k)) < 0)
+        if (poll(fds, n + 1, shorter(check_start(k), (int)tr_daemon_watchdog())) < 0)
             continue;
         /* Words first: a signal may come of somebody who has seen what they say. */
         for (size_t i = 0; i < n; i++)

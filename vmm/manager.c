@@ -161,6 +161,7 @@ static void on_tick(uv_timer_t *timer)
     struct manager *m = timer->data;
     uint64_t now = uv_now(&m->loop);
 
+    (void)tr_daemon_watchdog();
     for (struct vmm_session *s = m->vmm.sessions.first; s != NULL; s = s->next) {
         for (struct vmm_sandbox *sb = s->sandboxes; sb != NULL; sb = sb->next)
             vmm_sandbox_tick(sb, now);

@@ -37,5 +37,7 @@ bool tr_config_same(const struct tr_config *a, const struct tr_config *b, const 
 /* Print every option as text for --help, or as the commented conf/transom.yaml. */
 void tr_config_print_help(FILE *out);
 void tr_config_print_yaml(FILE *out);
+/* transom.yaml(5), as roff. */
+void tr_config_print_man(FILE *out);
 
 #endif

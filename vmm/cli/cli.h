@@ -106,6 +106,10 @@ char *cli_printf(const char *fmt, ...) TR_PRINTF(1, 2);
 char *cli_shell_text(int argc, char **argv);
 json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after saying which is not */
 
+/* Become another program of ours, which is installed beside this one (doctor.c). Returns, with an exit
+ * status, only when that cannot be done. */
+int cli_run_beside(const char *name, const char *const *argv);
+
 /* ssh into a session's sandbox with further words for it: options. Returns the exit status. */
 int cli_ssh(struct cli *cli, const char *session, int n, char **words);
 
@@ -225,6 +229,8 @@ int cmd_logout(struct cli *cli, int argc, char **argv);
 int cmd_profile_list(struct cli *cli, int argc, char **argv);
 int cmd_profile_use(struct cli *cli, int argc, char **argv);
 int cmd_port_forward(struct cli *cli, int argc, char **argv);
+int cmd_backup(struct cli *cli, int argc, char **argv);
+int cmd_restore(struct cli *cli, int argc, char **argv);
 int cmd_doctor(struct cli *cli, int argc, char **argv);
 int cmd_audit(struct cli *cli, int argc, char **argv);
 int cmd_events(struct cli *cli, int argc, char **argv);

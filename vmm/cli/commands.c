@@ -454,6 +454,13 @@ const struct cli_command cli_commands[] = {
      "image, DNS, certificates, Redis, sockets and the gateway, as the configuration has them. It\n"
      "changes nothing. Run it as root, on the node itself. Exit status 1: something is bad.",
      of_doctor, 0, 0, cmd_doctor},
+    {"backup", "FILE", "keep all durable records of this node in a file, while it runs",
+     "Sessions with their files and checkpoints, keys, secrets and what opens them; not the disks "
+     "of\n"
+     "machines. Run it as root, on the node itself, and guard the file as you guard the keys.",
+     of_doctor, 1, 1, cmd_backup},
+    {"restore", "FILE", "put a backup's records where there are none, before the manager starts",
+     NULL, of_doctor, 1, 1, cmd_restore},
     {"node", "", "show the node: accelerator, load, image, Redis", NULL, common, 0, 0, cmd_node},
     {"version", "", "show the versions of this command and of the manager", NULL, common, 0, 0,
      cmd_version},

@@ -8,10 +8,25 @@
 
 #define NAME "transom-doctor"
 
+int cli_run_beside(const char *name, const char *const *argv)
+{
+    char self[4096] = "", *slash, *path;
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+    slash = len > 0 ? strrchr(self, '/') : NULL;
+    if (slash != NULL) {
+        *slash = '\0';
+        path = cli_printf("%s/%s", self, name);
+        execv(path, (char *const *)argv);
+        free(path);
+    }
+    execvp(name, (char *const *)argv);
+    return cli_fail(1, "%s: %s (it is installed beside transom)", name, strerror(errno));
+}
+
 int cmd_doctor(struct cli *cli, int argc, char **argv)
 {
-    char self[4096] = "", *args[5] = {NAME}, *slash, *path;
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    const char *args[5] = {NAME};
     int n = 1;
 
     (void)argc;
@@ -20,15 +35,7 @@ int cmd_doctor(struct cli *cli, int argc, char **argv)
         args[n++] = "--json";
     if (cli->config != NULL) {
         args[n++] = "-f";
-        args[n++] = (char *)cli->config;
+        args[n++] = cli->config;
     }
-    slash = len > 0 ? strrchr(self, '/') : NULL;
-    if (slash != NULL) {
-        *slash = '\0';
-        path = cli_printf("%s/" NAME, self);
-        execv(path, args);
-        free(path);
-    }
-    execvp(NAME, args);
-    return cli_fail(1, NAME ": %s (it is installed beside transom)", strerror(errno));
+    return cli_run_beside(NAME, args);
 }

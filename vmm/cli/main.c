@@ -91,8 +91,8 @@ static void default_socket(char *path, size_t size)
 static bool asks_the_api(const struct cli_command *command)
 {
     static int (*const others[])(struct cli *, int, char **) = {
-        cmd_login,      cmd_logout, cmd_profile_list, cmd_profile_use,
-        cmd_completion, cmd_man,    cmd_doctor};
+        cmd_login, cmd_logout, cmd_profile_list, cmd_profile_use, cmd_completion,
+        cmd_man,   cmd_doctor, cmd_backup,       cmd_restore};
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
         if (command->run == others[i])

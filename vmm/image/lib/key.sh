@@ -13,7 +13,8 @@ find_agent()
 {
     local found=$1
     if [ -z "$found" ]; then
-        found=$(find "$here/../../build" -path '*/bin/transom-agent' -type f -printf '%T@ %p\n' \
+        found=$here/../transom-agent # where it is installed
+        [ -e "$found" ] || found=$(find "$here/../../build" -path '*/bin/transom-agent' -type f -printf '%T@ %p\n' \
             2>/dev/null | sort -n | tail -n 1 | cut -d' ' -f2-)
         [ -n "$found" ] ||
             fail "no transom-agent under build/: build it (cmake --preset release && cmake --build --preset release --target transom-agent) or name one with --agent"
