@@ -1,6 +1,6 @@
 // Who is signed in, and which page is shown.
 import { createContext } from 'preact'
-import { useContext, useEffect, useState } from 'preact/hooks'
+import { useContext, useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, get, request, whenSignedOut } from './api.ts'
 import { AuditPage } from './audit-page.tsx'
 import { EventsPage } from './events-page.tsx'
@@ -39,6 +39,13 @@ function Frame ({ who, onSignOut }: { who: Identity, onSignOut: () => void }) {
   const first = path[0] ?? ''
   const links: [string, string, boolean][] = [['/', 'Sandboxes', first === '' || first === 's'], ['/events', 'Events', first === 'events'], ['/node', 'Node', first === 'node']]
   if (who.scope === 'admin') links.push(['/audit', 'Audit', first === 'audit'])
+  // Who does not see the page change must hear it; within a sandbox the focus stays where it is.
+  const where = path.slice(0, 3).join('/')
+  const shown = useRef(where)
+  useEffect(() => {
+    if (shown.current !== where) document.getElementById('main')?.focus()
+    shown.current = where
+  }, [where])
   useEffect(() => { document.title = `${links.find(([, , current]) => current)?.[1] ?? 'Transom'} · Transom` }, [first])
   return (
     <>

@@ -13,7 +13,7 @@ const watchers = new Set<(connection: Connection) => void>()
 /** The last events, oldest first. */
 export const recent: LiveEvent[] = []
 let connection: Connection = 'connecting'
-let stop: AbortController | undefined
+let last = '0' // id of the last event seen
 
 function become (now: Connection): void {
   connection = now
@@ -40,37 +40,51 @@ function take (block: string): string | undefined {
   return event.id
 }
 
-async function read (since: string, signal: AbortSignal): Promise<string> {
-  const response = await request('GET', '/v1/events' + (since === '' ? '' : `?since=${since}`), { signal })
+async function read (signal: AbortSignal): Promise<void> {
+  const response = await request('GET', `/v1/events?since=${last}`, { signal })
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
   let rest = ''
   become('live')
   for (;;) {
     const { value, done } = await reader.read().catch(() => ({ value: undefined, done: true }))
-    if (done || value === undefined) return since
+    if (done || value === undefined) return
     const blocks = (rest + value).split('\n\n')
     rest = blocks.pop() ?? ''
-    for (const block of blocks) since = take(block) ?? since
+    for (const block of blocks) last = take(block) ?? last
   }
 }
 
-/** Begin reading; what comes next replaces it. Tries again until it is ended. */
+const whenVisible = async (): Promise<void> => {
+  while (document.hidden) await new Promise((resolve) => document.addEventListener('visibilitychange', resolve, { once: true }))
+}
+
+/** Begin reading; tries again until it is ended by what this returns. A page in the background does
+ * not read (without TLS a browser has six connections for all its pages); what happened meanwhile
+ * comes when it is looked at again. */
 export function startLive (): () => void {
-  const ended = stop = new AbortController()
+  const ended = new AbortController()
+  let reading: AbortController | undefined
+  const hide = (): void => { if (document.hidden) reading?.abort() }
+  document.addEventListener('visibilitychange', hide, { signal: ended.signal })
+  ended.signal.addEventListener('abort', () => reading?.abort())
   recent.length = 0
   void (async () => {
     // A little of what happened before is there to be seen: the last hour, by ids that are times.
-    let since = String((Date.now() - 3600000) * 1000)
-    for (let wait = 500; !ended.signal.aborted; wait = Math.min(wait * 2, 15000)) {
-      const begun = Date.now()
-      since = await read(since, ended.signal).catch(() => since)
+    last = String((Date.now() - 3600000) * 1000)
+    for (let wait = 500; ;) {
+      await whenVisible()
       if (ended.signal.aborted) return
+      const begun = Date.now()
+      reading = new AbortController()
+      await read(reading.signal).catch(() => {})
+      if (ended.signal.aborted) return
+      if (reading.signal.aborted) continue
       become('lost')
-      if (Date.now() - begun > 10000) wait = 500
+      wait = Date.now() - begun > 10000 ? 500 : Math.min(wait * 2, 15000)
       await new Promise((resolve) => setTimeout(resolve, wait))
     }
   })()
-  return () => { ended.abort(); if (stop === ended) become('connecting') }
+  return () => { ended.abort(); become('connecting') }
 }
 
 export function useConnection (): Connection {
