@@ -5,8 +5,8 @@ import { useMayWrite } from './app.tsx'
 import { bytes } from './format.ts'
 import { useEvents } from './live.ts'
 import { useLoad } from './load.ts'
-import { Action, Empty, Fault, Loading } from './parts.tsx'
-import { sandboxLink, usePlace } from './router.ts'
+import { Action, Confirmed, Empty, Fault, Loading } from './parts.tsx'
+import { go, sandboxLink, usePlace } from './router.ts'
 import type { SandboxProps } from './sandbox-page.tsx'
 
 interface Entry { path: string, path_b64?: string, type: 'file' | 'directory' | 'symlink' | 'other', size: number, target?: string }
@@ -31,7 +31,26 @@ async function load (path: string, signal: AbortSignal): Promise<Content> {
   return { kind: 'other', url: blob('application/octet-stream'), size: data.byteLength }
 }
 
-function File ({ session, path }: { session: string, path: string }) {
+function NewFile ({ session, dir, onMade }: { session: string, dir: string, onMade: (path: string) => void }) {
+  const [error, setError] = useState('')
+  const make = (event: SubmitEvent): void => {
+    event.preventDefault()
+    const name = String(new FormData(event.currentTarget as HTMLFormElement).get('name')).trim().replace(/^\/+/, '')
+    const path = dir === '' ? name : `${dir}/${name}`
+    setError('')
+    request('PUT', `${sessionPath(session)}/files/${filePath(path)}`, { body: '', headers: { 'content-type': 'application/octet-stream', 'if-none-match': '*' } })
+      .then(() => onMade(path), (fault: Error & { status?: number }) => setError(fault.status === 412 ? 'There is something of this name already.' : fault.message))
+  }
+  return (
+    <form class="filter" onSubmit={make}>
+      <label>New file <input name="name" required maxLength={200} spellcheck={false} autocomplete="off" /></label>
+      <button>Create</button>
+      {error !== '' && <span class="error" role="alert">{error}</span>}
+    </form>
+  )
+}
+
+function File ({ session, path, onGone }: { session: string, path: string, onGone: () => void }) {
   const url = `${sessionPath(session)}/files/${filePath(path)}`
   const mayWrite = useMayWrite()
   const [content, setContent] = useState<Content>()
@@ -49,8 +68,9 @@ function File ({ session, path }: { session: string, path: string }) {
   if (error !== undefined) return <Fault error={error} retry={() => setRound((n) => n + 1)} />
   if (content === undefined) return <Loading />
   const name = path.split('/').pop()!
-  if (content.kind === 'image') return <img class="picture" src={content.url} alt={name} />
-  if (content.kind === 'other') return <Empty title={`This is no text and no picture (${bytes(content.size)}).`}><p><a href={content.url} download={name}>Download</a></p></Empty>
+  const remove = mayWrite && <Confirmed label="Delete" title={`Delete ${name}?`} run={async () => { await request('DELETE', url); onGone() }}><p>Checkpoints still hold it as it was when they were made.</p></Confirmed>
+  if (content.kind === 'image') return <><img class="picture" src={content.url} alt={name} /><div class="row">{remove}</div></>
+  if (content.kind === 'other') return <Empty title={`This is no text and no picture (${bytes(content.size)}).`}><p><a href={content.url} download={name}>Download</a></p>{remove}</Empty>
   const save = async (): Promise<void> => {
     const response = await request('PUT', url, { body: text, headers: { 'content-type': 'application/octet-stream', ...(content.etag !== '' ? { 'if-match': content.etag } : {}) } })
       .catch((fault: Error & { status?: number }) => { throw fault.status === 412 ? new Error('The file was changed meanwhile. Copy your text, then load it anew.') : fault })
@@ -64,6 +84,7 @@ function File ({ session, path }: { session: string, path: string }) {
       <div class="row">
         {mayWrite && <Action disabled={text === content.text} run={save}>Save</Action>}
         <button onClick={() => setRound((n) => n + 1)}>Load anew</button>
+        {remove}
         <span role="status">{saved && text === content.text ? 'Saved.' : text !== content.text ? 'Not saved yet.' : ''}</span>
       </div>
     </>
@@ -102,6 +123,7 @@ function Folder ({ session, dir, link }: { session: string, dir: string, link: (
 
 export function Files ({ session, sandbox }: SandboxProps) {
   const { query } = usePlace()
+  const mayWrite = useMayWrite()
   const file = query.get('file')
   const dir = file !== null ? file.split('/').slice(0, -1).join('/') : query.get('dir') ?? ''
   const link = (to: Record<string, string>): string => `${sandboxLink(session.id, sandbox.name, 'files')}?${new URLSearchParams(to).toString()}`
@@ -113,7 +135,9 @@ export function Files ({ session, sandbox }: SandboxProps) {
         {parts.map((part, i) => <span key={i}> / <a href={link({ dir: parts.slice(0, i + 1).join('/') })}>{part}</a></span>)}
         {file !== null && <span> / {file.split('/').pop()}</span>}
       </nav>
-      {file !== null ? <File key={file} session={session.id} path={file} /> : <Folder key={dir} session={session.id} dir={dir} link={link} />}
+      {file !== null
+        ? <File key={file} session={session.id} path={file} onGone={() => go(link({ dir }))} />
+        : <><Folder key={dir} session={session.id} dir={dir} link={link} />{mayWrite && <NewFile session={session.id} dir={dir} onMade={(path) => go(link({ file: path }))} />}</>}
     </>
   )
 }
