@@ -43,8 +43,7 @@ uint64_t sync_secrets_version(struct sync_secrets *s)
     return version;
 }
 
-/* With a reference. */
-static struct tr_mask *take_mask(struct sync_secrets *s)
+struct tr_mask *sync_secrets_take(struct sync_secrets *s)
 {
     struct tr_mask *mask;
 
@@ -75,7 +74,7 @@ bool sync_secrets_are_in(struct sync_secrets *s, const char *text, size_t len)
 
 void sync_sieve_start(struct sync_sieve *sieve, struct sync_secrets *s, tr_mask_cb out, void *arg)
 {
-    struct tr_mask *mask = take_mask(s);
+    struct tr_mask *mask = sync_secrets_take(s);
 
     *sieve = (struct sync_sieve){.out = out, .arg = arg};
     if (mask != NULL)

@@ -31,6 +31,8 @@ void sync_secrets_set(struct sync_secrets *s, struct tr_mask *mask);
 
 /* Grows with each change. */
 uint64_t sync_secrets_version(struct sync_secrets *s);
+/* What hides them, with a reference; NULL: none. */
+struct tr_mask *sync_secrets_take(struct sync_secrets *s);
 /* Is one of them in this text? Also true when memory is out, and nobody knows. */
 bool sync_secrets_are_in(struct sync_secrets *s, const char *text, size_t len);
 

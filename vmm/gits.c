@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "sync/git_screen.h"
 #include "sync/store_gits.h"
 #include "transom/log.h"
 #include "vmm/store_api.h"
@@ -41,8 +42,10 @@ struct vmm_gits {
     struct vmm_gits_options o;
     uv_timer_t timer;
     /* Between operations. */
-    struct folders known; /* taken or restored in this boot, with the print of then */
-    bool may_drop;        /* what is not in the machine was removed there */
+    struct folders known;   /* taken or restored in this boot, with the print of then */
+    struct folders refused; /* by these secrets, with the print of then */
+    uint64_t refused_by;
+    bool may_drop; /* what is not in the machine was removed there */
     json_t *left_out;
     /* The operation. */
     enum step step;
@@ -65,6 +68,9 @@ struct vmm_gits {
     enum step task;
     int result;
     struct sync_git_writer *writer;
+    struct sync_git_screen *screen;
+    bool is_look_only; /* what comes is not taken yet */
+    bool was_seen;     /* the whole of it, and it holds no secret */
     struct sync_git_reader *reader;
     struct sync_buf in;    /* received, not in the job */
     struct sync_buf block; /* the job's */
@@ -203,8 +209,10 @@ static int drop(struct vmm_gits *g, struct sync_store *store)
 
 static int add(struct vmm_gits *g, struct sync_store *store)
 {
-    int r = 0;
+    int r = sync_git_screen_feed(g->screen, g->block.data, g->block.len);
 
+    if (r != 0 || g->is_look_only)
+        return r == 1 ? -EACCES : r;
     if (g->writer == NULL)
         r = sync_git_writer_new(store, &g->writer, &g->job.err);
     return r == 0 ? sync_git_writer_add(g->writer, g->block.data, g->block.len, &g->job.err) : r;
@@ -374,6 +382,8 @@ static void fini_transfer(struct vmm_gits *g)
 {
     sync_git_writer_free(g->writer);
     g->writer = NULL;
+    sync_git_screen_free(g->screen);
+    g->screen = NULL;
     sync_git_reader_close(g->reader);
     g->reader = NULL;
     g->block.len = g->in.len = 0;
@@ -446,17 +456,53 @@ static int take_found(struct vmm_gits *g, const json_t *answer)
     return 0;
 }
 
-/* Restored ones are known by how they look now. */
-static int know(struct vmm_gits *g, const struct folder *f)
+static int note(struct folders *list, const struct folder *f)
 {
-    struct folder *known = find(&g->known, f->path, f->len);
+    struct folder *known = find(list, f->path, f->len);
 
     if (known == NULL)
-        known = add_folder(&g->known, f->path, f->len);
+        known = add_folder(list, f->path, f->len);
     if (known == NULL)
         return UV_ENOMEM;
     memcpy(known->print, f->print, sizeof(known->print));
     return 0;
+}
+
+/* Restored ones are known by how they look now. */
+static int know(struct vmm_gits *g, const struct folder *f)
+{
+    return note(&g->known, f);
+}
+
+/* It is as it was when it held a secret, and that still is one. */
+static bool is_refused(struct vmm_gits *g, const struct folder *f)
+{
+    const struct folder *refused;
+
+    if (g->refused_by != sync_secrets_version(g->o.secrets)) {
+        free_folders(&g->refused);
+        g->refused_by = sync_secrets_version(g->o.secrets);
+    }
+    refused = find(&g->refused, f->path, f->len);
+    return refused != NULL && *f->print && strcmp(refused->print, f->print) == 0;
+}
+
+static void refuse(struct vmm_gits *g, const struct folder *f)
+{
+    leave_out(g, f, "secret", "holds the value of an active secret");
+    if (*f->print && note(&g->refused, f) != 0)
+        log_warn("%s: out of memory", g->o.label);
+}
+
+/* Begin to fetch it: to look it through, or to take it. */
+static int begin_get(struct vmm_gits *g)
+{
+    int r;
+
+    fini_transfer(g);
+    r = sync_git_screen_new(g->o.secrets, 0, &g->screen);
+    g->is_look_only = g->screen != NULL && !g->was_seen;
+    return r;
 }
 
 static bool is_known(const struct vmm_gits *g, const struct folder *f)
@@ -475,7 +521,9 @@ static void next_found(struct vmm_gits *g)
 
         if (is_known(g, f))
             continue;
-        if (!*f->print)
+        if (is_refused(g, f))
+            refuse(g, f);
+        else if (!*f->print)
             leave_out(g, f, "git-unreadable",
                       "a Git repository's own data that cannot be read, or of too many files");
         else if (f->bytes > g->o.max_bytes)
@@ -486,11 +534,12 @@ static void next_found(struct vmm_gits *g)
         else
             break;
         g->tries = 0;
+        g->was_seen = false;
     }
     if (g->at < g->found.n) {
-        fini_transfer(g);
         g->tries++;
-        if (!ask(g, GET, "GET", "/v1/git", &g->found.items[g->at]))
+        g->status = begin_get(g);
+        if (g->status != 0 || !ask(g, GET, "GET", "/v1/git", &g->found.items[g->at]))
             finish(g);
     } else if (g->may_drop && !g->is_partial && drop(g, NULL) != 0) {
         g->step = DROP;
@@ -543,10 +592,17 @@ static void step_get(struct vmm_gits *g)
             tr_h2_stream_consume(g->st, g->block.len);
         g->block.len = 0;
         if (g->result != 0) {
-            leave_out(g, f, g->result == -EDQUOT ? "git-quota" : "git-fault",
-                      g->result == -EDQUOT ? "the session's quota is used up"
-                                           : "the store cannot take it");
+            if (g->result == -EACCES)
+                refuse(g, f);
+            else if (g->result == -E2BIG)
+                leave_out(g, f, "git-too-big",
+                          "too much is in it to be looked through for secrets");
+            else
+                leave_out(g, f, g->result == -EDQUOT ? "git-quota" : "git-fault",
+                          g->result == -EDQUOT ? "the session's quota is used up"
+                                               : "the store cannot take it");
             g->tries = 0;
+            g->was_seen = false;
             g->at++;
             g->http = -1;
             if (g->st != NULL)
@@ -566,19 +622,25 @@ static void step_get(struct vmm_gits *g)
         return; /* more is to come */
     } else if (g->http == -1) {
         next_found(g);
+    } else if (g->http == 200 && g->has_end && g->is_look_only) {
+        g->was_seen = true;
+        g->tries--; /* not a failed one */
+        next_found(g);
     } else if (g->http == 200 && g->has_end && g->writer != NULL) {
         g->step = END;
         submit(g, END);
     } else if (g->http == 404) { /* it has gone meanwhile */
         g->at++;
         g->tries = 0;
+        g->was_seen = false;
         g->is_partial = true;
         next_found(g);
     } else if (g->o.session(g->o.arg) == NULL) {
         g->status = UV_ENOTCONN;
         finish(g);
     } else {
-        next_found(g); /* changed: once more */
+        g->was_seen = false; /* changed: once more */
+        next_found(g);
     }
 }
 
@@ -592,6 +654,7 @@ static void step_end(struct vmm_gits *g)
     else if (know(g, f) != 0)
         log_warn("%s: out of memory", g->o.label);
     g->tries = 0;
+    g->was_seen = false;
     g->at++;
     next_found(g);
 }
@@ -726,7 +789,7 @@ static void start(struct vmm_gits *g, bool is_restore, uint64_t timeout_ms, vmm_
     g->cb_arg = arg;
     g->at = g->n_dirs = 0;
     g->tries = 0;
-    g->is_partial = g->has_changed = false;
+    g->is_partial = g->has_changed = g->was_seen = false;
     g->fresh_left_out = json_array();
     (void)uv_timer_start(&g->timer, on_timer, timeout_ms, 0);
     g->step = LIST;
@@ -794,6 +857,7 @@ static void on_timer_closed(uv_handle_t *handle)
     struct vmm_gits *g = handle->data;
 
     free_folders(&g->known);
+    free_folders(&g->refused);
     json_decref(g->left_out);
     g->on_closed(g->on_closed_arg);
     free(g);

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* The .git folders of one machine: fetched from its agent into the session's store when they have
  * changed, and put back into a new machine before anything runs there. The host keeps them as they
- * come and never looks inside (sync/store_gits.h). All on the loop's thread; one operation at a
- * time. */
+ * come (sync/store_gits.h), and looks inside only for secrets: one that holds an active one is not
+ * taken. In a session with secrets each is fetched twice, first only to be looked through. All on
+ * the loop's thread; one operation at a time. */
 #ifndef VMM_GITS_H
 #define VMM_GITS_H
 
 #include <jansson.h>
+#include "sync/secrets.h"
 #include "transom/h2.h"
 #include "vmm/store.h"
 
@@ -17,7 +19,8 @@ struct vmm_gits_options {
     struct vmm_store_hold *hold;         /* borrowed; held until close */
     struct tr_h2 *(*session)(void *arg); /* to the agent, or NULL */
     void *arg;
-    int64_t max_bytes; /* of one; larger ones are left out. 0: none is taken */
+    int64_t max_bytes;            /* of one; larger ones are left out. 0: none is taken */
+    struct sync_secrets *secrets; /* that none may hold (sync/git_screen.h); borrowed; NULL: none */
 };
 
 TR_MUST_CHECK int vmm_gits_open(uv_loop_t *loop, const struct vmm_gits_options *options,

@@ -650,7 +650,8 @@ static int open_gits(struct vmm_sync *s, struct err *err)
                                              .hold = &s->hold,
                                              .session = session,
                                              .arg = s,
-                                             .max_bytes = s->vmm->options->git_mb * 1024 * 1024};
+                                             .max_bytes = s->vmm->options->git_mb * 1024 * 1024,
+                                             .secrets = &s->secrets};
 
     return vmm_gits_open(s->vmm->loop, &options, &s->gits) == 0
                ? 0
@@ -719,6 +720,7 @@ void vmm_sync_secrets(struct vmm_sync *s, struct tr_mask *mask)
     tr_mask_unref(s->mask);
     s->mask = mask;
     sync_secrets_set(&s->secrets, mask);
+    vmm_sync_run_ended(s); /* the .git folders are judged anew, too */
     if (s->run != NULL)
         sync_run_look(s->run, SYNC_GUEST);
 }
