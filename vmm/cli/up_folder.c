@@ -102,30 +102,43 @@ static void read_record(struct up_folder *f)
     free(is);
 }
 
-int up_folder_open(const char *dir, struct up_folder *f)
+static bool is_home(const char *path)
 {
     const char *home = getenv("HOME");
-    char *state, *home_path = home != NULL ? realpath(home, NULL) : NULL;
-    int status = 0;
+    char *real = home != NULL ? realpath(home, NULL) : NULL;
+    bool is_it = real != NULL && strcmp(path, real) == 0;
+
+    free(real);
+    return is_it;
+}
+
+static int open_locked(const char *dir, struct up_folder *f)
+{
+    char *state;
+
+    f->path = realpath(dir, NULL);
+    if (f->path == NULL)
+        return cli_fail(1, "%s: %s", dir, strerror(errno));
+    f->root = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (f->root < 0)
+        return cli_fail(1, "%s: %s", dir, strerror(errno));
+    if (strcmp(f->path, "/") == 0 || is_home(f->path))
+        return cli_fail(1, "%s as a whole is no session's files: name a folder in it", f->path);
+    state = state_dir();
+    if (state == NULL)
+        return 1;
+    f->file = cli_printf("%s/%016" PRIx64 ".json", state, hash_of(f->path));
+    free(state);
+    return take_lock(f);
+}
+
+int up_folder_open(const char *dir, struct up_folder *f)
+{
+    int status;
 
     memset(f, 0, sizeof(*f));
     f->lock = f->root = -1;
-    f->path = realpath(dir, NULL);
-    if (f->path != NULL)
-        f->root = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (f->root < 0)
-        status = cli_fail(1, "%s: %s", dir, strerror(errno));
-    else if (strcmp(f->path, "/") == 0 || (home_path != NULL && strcmp(f->path, home_path) == 0))
-        status = cli_fail(1, "%s as a whole is no session's files: name a folder in it", f->path);
-    free(home_path);
-    state = status == 0 ? state_dir() : NULL;
-    if (state == NULL) {
-        up_folder_close(f);
-        return 1;
-    }
-    f->file = cli_printf("%s/%016" PRIx64 ".json", state, hash_of(f->path));
-    free(state);
-    status = take_lock(f);
+    status = open_locked(dir, f);
     if (status != 0)
         up_folder_close(f);
     else
