@@ -70,6 +70,11 @@ static int take_file(struct import *x, size_t len, int dir, const char *name)
         close(staged.fd);
         return refuse(x, len, "it was changed meanwhile");
     }
+    if (st.st_uid != geteuid() && fchown(staged.fd, geteuid(), getegid()) != 0) {
+        r = sync_fail_path(x->err, -errno, x->path, len);
+        sync_store_unstage(x->store, &staged);
+        return r;
+    }
     r = sync_store_put(x->store, x->path, len, &staged,
                        (st.st_mode & S_IXUSR) != 0 ? SYNC_EXEC_ON : SYNC_EXEC_OFF, NULL, &now,
                        &created, x->err);

@@ -67,6 +67,7 @@ void vmm_api_store_get(struct vmm_request *req);
 void vmm_api_store_git(struct vmm_request *req);
 void vmm_api_content_get(struct vmm_request *req);
 void vmm_api_store_put(struct vmm_request *req);
+void vmm_api_store_clone(struct vmm_request *req);
 void vmm_api_store_unpack(struct vmm_request *req);
 void vmm_api_store_delete(struct vmm_request *req);
 void vmm_api_store_move(struct vmm_request *req);

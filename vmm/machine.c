@@ -1053,6 +1053,14 @@ json_t *vmm_machine_sync_json(const struct vmm_sandbox *sb)
                                                             : NULL;
 }
 
+bool vmm_machines_network(const struct vmm *vmm, char netns[33], char dns[16])
+{
+    if (vmm->machines == NULL || vmm->machines->net == NULL)
+        return false;
+    net_inside(vmm->machines->net, netns, dns);
+    return true;
+}
+
 struct vmm_agent *vmm_machine_agent(const struct vmm_sandbox *sb)
 {
     return sb->machine == NULL ? NULL : sb->machine->agent;

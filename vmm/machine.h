@@ -25,6 +25,8 @@ void vmm_machines_close(struct vmm_machines *ms, bool stop, void (*cb)(void *arg
 /* Once a second: deadlines, idle rule. */
 void vmm_machines_tick(struct vmm_machines *ms, uint64_t now_ms);
 
+/* The machines' network namespace and its name server (net_inside()). False: they have none. */
+bool vmm_machines_network(const struct vmm *vmm, char netns[33], char dns[16]);
 /* The agent of a running sandbox (borrowed), or NULL. */
 struct vmm_agent *vmm_machine_agent(const struct vmm_sandbox *sb);
 /* Somebody uses it: the idle rule counts from now. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include "transom/daemon.h"
 #include "vmm/driver/driver.h"
+#include "vmm/fetch.h"
 #include "vmm/manager.h"
 #include "vmm/repack.h"
 #include "vmm/unzip.h"
@@ -19,7 +20,7 @@ int main(int argc, char **argv)
     int status;
 
     if (vm_role_main(argc, argv, &status) || vmm_repack_main(argc, argv, &status) ||
-        vmm_unzip_main(argc, argv, &status))
+        vmm_unzip_main(argc, argv, &status) || vmm_fetch_main(argc, argv, &status))
         return status;
     status = tr_daemon_start(argc, argv, &daemon, &config);
     if (status != -1)

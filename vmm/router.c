@@ -95,6 +95,12 @@ static const struct vmm_member store_move_members[] = {
     {"replace", JSON_TRUE, false},
     {0},
 };
+static const struct vmm_member clone_members[] = {
+    {"url", JSON_STRING, true},
+    {"ref", JSON_STRING, false},
+    {"depth", JSON_INTEGER, false},
+    {0},
+};
 static const struct vmm_member checkpoint_members[] = {
     {"message", JSON_STRING, false},
     {0},
@@ -173,6 +179,7 @@ const struct vmm_endpoint vmm_endpoints[] = {
 
     /* The session's own files, whether a machine runs or not. */
     AT("GET",    S "/files",                READ,    NONE,   store_list),
+    AT("POST",   S "/clone",                SESSION, JSON,   store_clone, MEMBERS(clone)),
     AT("POST",   S "/files",                SESSION, STREAM, store_unpack),
     AT("POST",   S "/files/move",           SESSION, JSON,   store_move, MEMBERS(store_move)),
     AT("GET",    S "/files/{path}",         READ,    NONE,   store_get, TAIL),

@@ -153,6 +153,15 @@ static const char namespace_golden[] =
     "    ip daddr @denied jump refuse\n"
     "    accept\n"
     "  }\n"
+    "  chain fetch {\n"
+    "    ip daddr 10.9.0.2 meta l4proto { tcp, udp } th dport 53 accept\n"
+    "    ip daddr @denied jump refuse\n"
+    "    oifname \"lo\" jump refuse\n"
+    "  }\n"
+    "  chain output {\n"
+    "    type filter hook output priority filter; policy accept;\n"
+    "    meta skuid 65533 jump fetch\n"
+    "  }\n"
     "}\n";
 
 START_TEST(namespace_rules_are_as_they_were)

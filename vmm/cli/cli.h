@@ -31,6 +31,7 @@ struct cli {
     const char *window, *user, *cwd, *name, *since, *mode, *timeout;
     const char *to, *format, *message;
     const char *protocol, *port, *path, *expires, *file, *files, *run, *persist, *idle_timeout;
+    const char *git, *ref, *depth;
     struct cli_list env, scopes;
     bool force, recursive;
     bool interactive, detach, follow, yes, host, curl, keep;

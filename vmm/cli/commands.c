@@ -58,6 +58,12 @@ static const struct cli_option exec_options[] = {
     {0, "timeout", "SECONDS", "end it after this time", CLI_TEXT, AT(timeout)},
     END,
 };
+static const struct cli_option git_options[] = {
+    {0, "git", "URL", "begin with the files of this Git repository", CLI_TEXT, AT(git)},
+    {0, "ref", "REF", "with --git: a branch, a tag or a commit's whole id", CLI_TEXT, AT(ref)},
+    {0, "depth", "N", "with --git: no more than N commits of the history", CLI_TEXT, AT(depth)},
+    END,
+};
 static const struct cli_option attach_options[] = {
     {'i', "interactive", NULL, "pass standard input on", CLI_FLAG, AT(interactive)},
     END,
@@ -198,7 +204,7 @@ static const struct cli_option events_options[] = {
     static const struct cli_option *const name[] = {__VA_ARGS__ cli_common_options, NULL}
 OPTIONS(common, );
 OPTIONS(on_sandbox, cli_sandbox_options, );
-OPTIONS(of_session_new, idle_options, );
+OPTIONS(of_session_new, git_options, idle_options, );
 OPTIONS(of_session_set, idle_options, rename_options, );
 OPTIONS(of_run, run_options, cli_sandbox_options, );
 OPTIONS(of_logs, logs_options, cli_sandbox_options, );
@@ -233,8 +239,11 @@ OPTIONS(of_changes, changes_options, session_options, );
 OPTIONS(of_proxy, proxy_options, cli_sandbox_options, );
 
 const struct cli_command cli_commands[] = {
-    {"session new", "[NAME]", "create a session and print its id", NULL, of_session_new, 0, 1,
-     cmd_session_new},
+    {"session new", "[NAME]", "create a session and print its id",
+     "With --git the node fetches the repository, which must not want a login; its history is "
+     "there\n"
+     "in the session's machines. If that fails, there is no session.",
+     of_session_new, 0, 1, cmd_session_new},
     {"session list", "", "list your sessions", NULL, common, 0, 0, cmd_session_list},
     {"session show", "[SESSION]", "show a session and its sandboxes", NULL, on_sandbox, 0, 1,
      cmd_session_show},

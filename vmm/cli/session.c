@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "vmm/cli/cli.h"
 
 /* "default" is 0. Returns false when it is no number of seconds. */
@@ -43,14 +44,69 @@ static json_t *settings(const struct cli *cli, const char *name)
     return NULL;
 }
 
+/* The body that asks for a repository (new); NULL after saying what is wrong. */
+static json_t *repository(const struct cli *cli)
+{
+    json_t *body = json_object();
+    char *end = NULL;
+    long long depth = cli->depth != NULL ? strtoll(cli->depth, &end, 10) : 1;
+
+    if (cli->depth != NULL && (end == cli->depth || *end != '\0' || depth < 1))
+        cli_fail(CLI_USAGE, "--depth is a number of commits");
+    else if (json_object_set_new(body, "url", json_string(cli->git)) != 0 ||
+             (cli->ref != NULL && json_object_set_new(body, "ref", json_string(cli->ref)) != 0))
+        cli_fail(CLI_USAGE, "URL or REF is not UTF-8");
+    else if (cli->depth == NULL || json_object_set_new(body, "depth", json_integer(depth)) == 0)
+        return body;
+    json_decref(body);
+    return NULL;
+}
+
+/* Fetch into the new session; if that fails, it goes again. */
+static int clone_into(struct cli *cli, const json_t *session, const json_t *body)
+{
+    char *path = cli_printf("/v1/sessions/%s", cli_text(session, "id"));
+    char *clone = cli_printf("%s/clone", path);
+    json_t *answer;
+    bool is_told = isatty(STDERR_FILENO) != 0, done;
+
+    if (is_told)
+        fprintf(stderr, "transom: fetching %s ...\n", cli->git);
+    answer = cli_call(cli, "POST", clone, body);
+    done = answer != NULL;
+    if (done && is_told)
+        fprintf(stderr, "transom: %lld files\n",
+                (long long)json_integer_value(json_object_get(answer, "files")));
+    json_decref(answer);
+    if (!done)
+        json_decref(cli_call(cli, "DELETE", path, NULL));
+    free(clone);
+    free(path);
+    return done ? 0 : 1;
+}
+
 int cmd_session_new(struct cli *cli, int argc, char **argv)
 {
-    json_t *body = settings(cli, argc > 0 ? argv[0] : NULL), *session;
+    json_t *body = settings(cli, argc > 0 ? argv[0] : NULL), *session, *git = NULL;
+    int status = 0;
 
-    if (body == NULL)
+    if (body != NULL && cli->git == NULL && (cli->ref != NULL || cli->depth != NULL))
+        status = cli_fail(CLI_USAGE, "--ref and --depth go with --git");
+    if (body != NULL && cli->git != NULL)
+        git = repository(cli);
+    if (body == NULL || status != 0 || (cli->git != NULL && git == NULL)) {
+        json_decref(body);
         return CLI_USAGE;
+    }
     session = cli_call(cli, "POST", "/v1/sessions", body);
     json_decref(body);
+    if (session != NULL && git != NULL)
+        status = clone_into(cli, session, git);
+    json_decref(git);
+    if (status != 0) {
+        json_decref(session);
+        return status;
+    }
     return cli_print_answer(cli, session, "id");
 }
 

@@ -109,6 +109,12 @@ size_t net_n_ports(const struct net *net)
     return net->n_ports;
 }
 
+void net_inside(const struct net *net, char netns[33], char dns[16])
+{
+    snprintf(netns, 33, "%s", net->name);
+    (void)range_text(net->range.ns, dns);
+}
+
 bool net_has_namespace(const struct net *net)
 {
     char path[64];

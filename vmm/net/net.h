@@ -67,6 +67,8 @@ void net_sweep(struct net *net, net_cb cb, void *arg);
 
 /* Attached ports: borrowed, valid until the next attach or detach; NULL for none. */
 const struct net_port *net_port_get(const struct net *net, const char *label);
+/* Its namespace's name, and the address in it where the machines' name server answers. */
+void net_inside(const struct net *net, char netns[33], char dns[16]);
 size_t net_n_ports(const struct net *net);
 
 /* Bytes that the machine behind an attached port's tap has received and sent since the tap was

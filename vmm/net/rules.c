@@ -115,8 +115,18 @@ char *rules_namespace(const struct range *range, const struct rules_pair *pairs,
                   "    ip daddr @denied jump refuse\n"
                   "    accept\n"
                   "  }\n"
+                  "  chain fetch {\n"
+                  "    ip daddr %s meta l4proto { tcp, udp } th dport 53 accept\n"
+                  "    ip daddr @denied jump refuse\n"
+                  "    oifname \"lo\" jump refuse\n"
+                  "  }\n"
+                  /* What the kernel sends by itself, such as a refusal, is nobody's. */
+                  "  chain output {\n"
+                  "    type filter hook output priority filter; policy accept;\n"
+                  "    meta skuid %d jump fetch\n"
+                  "  }\n"
                   "}\n",
-                  host, ns, host);
+                  host, ns, host, ns, RULES_FETCH_UID);
     return text_take(&t);
 }
 
