@@ -21,7 +21,7 @@ foreach(page transom-vmm transom-gateway)
 endforeach()
 configure_file(${CMAKE_SOURCE_DIR}/conf/backup ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/transom-backup COPYONLY)
 
-install(TARGETS transom transom-vmm transom-gateway transom-doctor)
+install(TARGETS transom transom-vmm transom-gateway transom-doctor transom-webhook)
 install(PROGRAMS conf/backup DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME transom-backup)
 install(TARGETS transom-agent RUNTIME DESTINATION lib/transom)
 install(DIRECTORY vmm/image/ DESTINATION lib/transom/image USE_SOURCE_PERMISSIONS PATTERN __pycache__ EXCLUDE)

@@ -83,6 +83,12 @@ void vmm_api_changes(struct vmm_request *req);
 /* api_ssh.c */
 void vmm_api_ssh_key(struct vmm_request *req);
 
+/* api_webhooks.c */
+void vmm_api_webhook_new(struct vmm_request *req);
+void vmm_api_webhook_list(struct vmm_request *req);
+void vmm_api_webhook_get(struct vmm_request *req);
+void vmm_api_webhook_delete(struct vmm_request *req);
+
 /* api_wake.c */
 void vmm_api_wake(struct vmm_request *req);
 

@@ -32,6 +32,7 @@
 #include "vmm/preview_key.h"
 #include "vmm/server.h"
 #include "vmm/store.h"
+#include "vmm/webhook.h"
 
 #define PROBE_TIMEOUT_MS 10000
 #define BEAT_TICKS       15   /* between signs of life on event streams */
@@ -45,6 +46,7 @@ enum stage {
     STAGE_CLOSE_SERVER,
     STAGE_CLOSE_MACHINES,
     STAGE_CLOSE_STORES,
+    STAGE_CLOSE_WEBHOOKS,
     STAGE_CLOSE_LIVE,
     STAGE_CLOSE_REDIS,
     STAGE_OVER,
@@ -111,7 +113,14 @@ static void close_step(void *arg)
                 break;
             vmm_stores_close(m->vmm.stores, close_step, m);
             return;
+        case STAGE_CLOSE_WEBHOOKS:
+            m->vmm.stores = NULL;
+            if (m->vmm.webhooks == NULL)
+                break;
+            vmm_webhooks_close(m->vmm.webhooks, close_step, m);
+            return;
         case STAGE_CLOSE_LIVE:
+            m->vmm.webhooks = NULL;
             if (m->vmm.live == NULL)
                 break;
             vmm_live_close(m->vmm.live, stop, close_step, m);
@@ -171,6 +180,8 @@ static void on_tick(uv_timer_t *timer)
     if (m->vmm.stores != NULL)
         vmm_stores_tick(m->vmm.stores, now);
     vmm_binds_tick(&m->vmm, now);
+    if (m->vmm.webhooks != NULL)
+        vmm_webhooks_tick(m->vmm.webhooks);
     vmm_sessions_reap(&m->vmm.sessions);
     if (++m->n_ticks % BEAT_TICKS == 0)
         vmm_events_beat(&m->vmm.events);
@@ -236,6 +247,8 @@ static int open_records(struct manager *m, struct err *err)
     r = vmm_sessions_open(&m->vmm.sessions, dir, err);
     if (r == 0)
         r = vmm_stores_open(&m->vmm, &m->vmm.stores, err);
+    if (r == 0)
+        r = vmm_webhooks_open(&m->vmm, &m->vmm.webhooks, err);
     if (r == 0)
         vmm_active_hide(&m->vmm);
     return r;

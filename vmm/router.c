@@ -19,6 +19,12 @@ static const struct vmm_member key_members[] = {
     {"scopes", JSON_ARRAY, false},
     {0},
 };
+static const struct vmm_member webhook_members[] = {
+    {"url", JSON_STRING, true},
+    {"events", JSON_ARRAY, false},
+    {"all_owners", JSON_TRUE, false},
+    {0},
+};
 static const struct vmm_member session_members[] = {
     {"name", JSON_STRING, false},
     {"persist", JSON_TRUE, false},
@@ -161,6 +167,11 @@ const struct vmm_endpoint vmm_endpoints[] = {
     AT("POST",   "/v1/keys",                ADMIN,   JSON,   key_new, MEMBERS(key), CREATES),
     AT("GET",    "/v1/keys",                ADMIN,   NONE,   key_list),
     AT("DELETE", "/v1/keys/{id}",           ADMIN,   NONE,   key_delete),
+
+    AT("POST",   "/v1/webhooks",            SESSION, JSON,   webhook_new, MEMBERS(webhook), CREATES),
+    AT("GET",    "/v1/webhooks",            READ,    NONE,   webhook_list),
+    AT("GET",    "/v1/webhooks/{id}",       READ,    NONE,   webhook_get),
+    AT("DELETE", "/v1/webhooks/{id}",       SESSION, NONE,   webhook_delete),
 
     AT("GET",    "/v1/secrets",             READ,    NONE,   secret_list),
     AT("POST",   "/v1/secrets/rotate-key",  ADMIN,   NONE,   secret_rotate),

@@ -21,6 +21,7 @@ struct vmm_machines;
 struct vmm_metrics;
 struct vmm_server;
 struct vmm_stores;
+struct vmm_webhooks;
 
 /* How many starts visitors may still cause, see api_wake.c. */
 struct vmm_wakes {
@@ -47,6 +48,7 @@ struct vmm {
     struct vmm_wakes wakes;
     struct vmm_replays replays;
     struct vmm_audit audit;
+    struct vmm_webhooks *webhooks;
     struct vmm_figures figures;
     struct vmm_metrics *metrics; /* NULL: none are served */
     bool ending; /* a graceful end has begun: nothing new is started */

@@ -32,10 +32,10 @@ struct cli {
     const char *to, *format, *message;
     const char *protocol, *port, *path, *expires, *file, *files, *run, *persist, *idle_timeout;
     const char *git, *ref, *depth;
-    struct cli_list env, scopes;
+    struct cli_list env, scopes, events;
     bool force, recursive;
     bool interactive, detach, follow, yes, host, curl, keep;
-    bool insecure, strip, wake, no_wake, embed, no_embed, revoke, merge;
+    bool all, insecure, strip, wake, no_wake, embed, no_embed, revoke, merge;
 };
 
 /* An option of a command; the value goes to the member of struct cli at offset. */
@@ -230,6 +230,9 @@ int cmd_logout(struct cli *cli, int argc, char **argv);
 int cmd_profile_list(struct cli *cli, int argc, char **argv);
 int cmd_profile_use(struct cli *cli, int argc, char **argv);
 int cmd_port_forward(struct cli *cli, int argc, char **argv);
+int cmd_webhook_create(struct cli *cli, int argc, char **argv);
+int cmd_webhook_list(struct cli *cli, int argc, char **argv);
+int cmd_webhook_delete(struct cli *cli, int argc, char **argv);
 int cmd_backup(struct cli *cli, int argc, char **argv);
 int cmd_restore(struct cli *cli, int argc, char **argv);
 int cmd_doctor(struct cli *cli, int argc, char **argv);

@@ -191,6 +191,12 @@ static const struct cli_option forward_options[] = {
      AT(address)},
     END,
 };
+static const struct cli_option webhook_options[] = {
+    {0, "event", "TYPE", "an event's type, or \"session.*\"; may be repeated (default all)",
+     CLI_LIST, AT(events)},
+    {0, "all", NULL, "everybody's events (administrators)", CLI_FLAG, AT(all)},
+    END,
+};
 static const struct cli_option audit_options[] = {
     {'n', "limit", "N", "the last N entries (default 100)", CLI_TEXT, AT(limit)},
     END,
@@ -223,6 +229,7 @@ OPTIONS(of_access, access_options, cli_sandbox_options, );
 OPTIONS(of_share, share_options, cli_sandbox_options, );
 OPTIONS(of_reset, reset_options, cli_sandbox_options, );
 OPTIONS(of_key, key_options, );
+OPTIONS(of_webhook, webhook_options, );
 OPTIONS(of_audit, audit_options, );
 OPTIONS(of_doctor, doctor_options, );
 OPTIONS(of_login, login_options, );
@@ -436,6 +443,14 @@ const struct cli_command cli_commands[] = {
      cmd_secret_rotate},
     {"events", "", "show what happens to your sessions, as it happens", NULL, of_events, 0, 0,
      cmd_events},
+    {"webhook create", "URL", "have events sent to a URL, and print the secret that signs them",
+     "Each is POSTed as JSON. Transom-Signature: t=TIME,v1=HEX is the HMAC-SHA-256, by the secret, "
+     "of\n"
+     "\"TIME.BODY\"; Transom-Delivery is the same for each try of one event.",
+     of_webhook, 1, 1, cmd_webhook_create},
+    {"webhook list", "", "list webhooks and how their deliveries went", NULL, common, 0, 0,
+     cmd_webhook_list},
+    {"webhook delete", "ID...", "delete webhooks", NULL, common, 1, 99, cmd_webhook_delete},
     {"audit", "", "show who did what on the node (administrators)",
      "Every request that changed something or was refused, oldest first: time, owner, key, "
      "request,\n"

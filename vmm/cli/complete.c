@@ -118,6 +118,7 @@ static const struct {
     {NULL, "WINDOW", OF_SANDBOX, "/windows", "windows", "name", NULL},
     {"job", "ID", OF_SANDBOX, "/exec", "execs", "id", "command"},
     {"key", "ID", OF_NODE, "/v1/keys", "keys", "id", "owner"},
+    {"webhook", "ID", OF_NODE, "/v1/webhooks", "webhooks", "id", "url"},
     {"secret", "NAME", OF_NODE, "/v1/secrets", "secrets", "name", NULL},
     {"sandbox", "NAME", OF_SESSION, "/sandboxes", "sandboxes", "name", "state"},
 };

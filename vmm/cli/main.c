@@ -217,5 +217,6 @@ int main(int argc, char **argv)
     status = run_command(&cli, command, argc - n_words, argv + n_words);
     free(cli.env.items);
     free(cli.scopes.items);
+    free(cli.events.items);
     return status;
 }
