@@ -157,9 +157,11 @@ static void after_size(struct sync_git_screen *s)
 
 static void pack_byte(struct sync_git_screen *s, uint8_t byte)
 {
+    static const uint8_t magic[4] = {'P', 'A', 'C', 'K'};
+
     switch (s->step) {
     case HEAD:
-        if (s->n < 4 && byte != "PACK"[s->n])
+        if (s->n < 4 && byte != magic[s->n])
             s->step = OVER;
         else if (s->n >= 8)
             s->n_entries = s->n_entries << 8 | byte;

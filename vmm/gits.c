@@ -129,6 +129,7 @@ static void free_folders(struct folders *list)
 
 static void leave_out(struct vmm_gits *g, const struct folder *f, const char *code, const char *why)
 {
+    const char *end = f->len > 0 ? "/.git" : ".git";
     char *text = malloc(4 * f->len + 8), *at = text;
 
     if (text == NULL)
@@ -141,7 +142,7 @@ static void leave_out(struct vmm_gits *g, const struct folder *f, const char *co
         else
             *at++ = (char)c;
     }
-    strcpy(at, f->len > 0 ? "/.git" : ".git");
+    memcpy(at, end, strlen(end) + 1);
     log_warn("%s: %s is not kept: %s", g->o.label, text, why);
     json_array_append_new(g->fresh_left_out,
                           json_pack("{ss, ss, ss}", "path", text, "code", code, "why", why));

@@ -43,7 +43,7 @@ static void open_file(struct vmm_machine *m)
     if (end == NULL || end - line > BOOT_LEN)
         return;
     *end = '\0';
-    strcpy(m->events.boot, line);
+    snprintf(m->events.boot, sizeof(m->events.boot), "%s", line);
     m->events.seq = strtoll(end + 1, NULL, 10);
 }
 
@@ -72,7 +72,7 @@ int64_t machine_events_since(const json_t *hello, void *arg)
         return m->events.seq;
     if (m->events.fd > 0 && ftruncate(m->events.fd, 0) != 0)
         log_warn("vm=%s: events: %s", m->label, strerror(errno));
-    strcpy(m->events.boot, boot);
+    snprintf(m->events.boot, sizeof(m->events.boot), "%s", boot);
     note(m, 0);
     return -1;
 }
