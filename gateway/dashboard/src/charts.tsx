@@ -8,13 +8,15 @@ export function Charts<T extends { at: string }> ({ samples, of }: { samples: T[
   const box = useRef<HTMLDivElement>(null)
   const [chart, setChart] = useState<typeof import('./chart.ts')>()
   const [scheme, setScheme] = useState(dark.matches)
-  useEffect(() => { void import('./chart.ts').then(setChart) }, [])
+  const [lost, setLost] = useState(false)
+  useEffect(() => { import('./chart.ts').then(setChart, () => setLost(true)) }, [])
   useEffect(() => {
     const change = (): void => setScheme(dark.matches)
     dark.addEventListener('change', change)
     return () => dark.removeEventListener('change', change)
   }, [])
   useEffect(() => chart === undefined || box.current === null ? undefined : chart.draw(box.current, of(samples), samples.map(({ at }) => Date.parse(at) / 1000)), [chart, samples, scheme])
+  if (lost) return <p class="help">The charts could not be loaded: the gateway may have been upgraded. Reload the page.</p>
   return <div ref={box} class="charts" />
 }
 

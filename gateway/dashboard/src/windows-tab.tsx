@@ -21,7 +21,7 @@ function TerminalBox ({ path }: { path: string }) {
     let ended = false
     setState({ kind: 'connecting' })
     import('./terminal.ts').then(({ openTerminal }) => { if (!ended) close = openTerminal(box.current!, path, setState) },
-      () => setState({ kind: 'over', why: 'The terminal could not be loaded.' }))
+      () => setState({ kind: 'over', why: 'The terminal could not be loaded: the gateway may have been upgraded. Reload the page.' }))
     return () => { ended = true; close() }
   }, [path, round])
   return (
