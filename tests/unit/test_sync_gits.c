@@ -323,6 +323,8 @@ START_TEST(a_checkpoint_has_its_own)
     ck_assert_str_eq(gits(), "");
     ck_assert_str_eq(list("", true, NULL), "");
     fsck();
+    free((char *)one);
+    free((char *)two);
 }
 END_TEST
 
