@@ -11,7 +11,7 @@
 
 #define BOOTS_MAX   8
 #define LATE_MAX    2
-#define RESTORE_MS  15000 /* from the start of its process to its agent's answer */
+#define RESTORE_MS  30000 /* from the start of its process to its agent's answer */
 #define FIRST_SHARE 6 /* part of the time until the first is late; the second has twice as much */
 
 static bool may_boot_again(const struct vmm_machine *m)
@@ -27,7 +27,8 @@ bool machine_boots_instead(struct vmm_machine *m, const char *why)
     if (!m->restored || m->up || m->waits || m->stopping || m->releasing)
         return false;
     log_warn("vm=%s: not restored, it boots instead: %s", m->label, why);
-    vmm_template_judge(m->ms->template, false);
+    if (!m->boot_over) /* a host that is too busy is no fault of the template */
+        vmm_template_judge(m->ms->template, false);
     m->no_restore = true;
     (void)unlink(m->disk);
     if (machine_launch(m, &err) == 0)

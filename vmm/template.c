@@ -436,18 +436,17 @@ static void next_step(struct vmm_template *t)
     }
     switch (t->step) {
     case 0:
-    case 1: /* what was read the first time is there the second time */
         body = json_pack("{s[sss]}", "argv", "bash", "-lic", warm_shell);
         break;
-    case 2:
+    case 1:
         path = "/v1/windows/template/run";
         body = json_pack("{ss, si}", "command", "cd .; true", "wait_ms", 30000);
         break;
-    case 3:
+    case 2:
         method = "DELETE";
         path = "/v1/windows/template";
         break;
-    case 4:
+    case 3:
         body = json_pack("{s[sss], ss}", "argv", "sh", "-c", leave_shell, "user", "root");
         break;
     default: /* nobody may be connected in what clones start from */
