@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -302,14 +303,11 @@ static int open_content(const struct sync_gitdir_pack *p, const struct entry *e)
 {
     struct open_how how = {.flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
-    char path[SYNC_GITDIR_PATH_MAX + 8] = SYNC_GITDIR_NAME;
+    char path[SYNC_GITDIR_PATH_MAX + 8];
     struct stat st;
     int fd;
 
-    if (e->path_len > 0) {
-        strcat(path, "/");
-        strcat(path, e->path);
-    }
+    snprintf(path, sizeof(path), SYNC_GITDIR_NAME "%s%s", e->path_len > 0 ? "/" : "", e->path);
     do {
         fd = (int)syscall(SYS_openat2, p->dir, path, &how, sizeof(how));
     } while (fd < 0 && (errno == EINTR || errno == EAGAIN));

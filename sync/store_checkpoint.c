@@ -52,7 +52,7 @@ static void clean_author(const char *author, char out[256])
 /* The text of the commit, new; NULL without memory. */
 static char *commit_text(const char *message, enum sync_cause cause, const git_oid *gits)
 {
-    char line[sizeof(GITS_LINE) + SYNC_ID_SIZE] = "";
+    char line[sizeof(GITS_LINE) + SYNC_ID_SIZE] = "", hex[SYNC_ID_SIZE];
     size_t len = strnlen(message, SYNC_MESSAGE_MAX), n = 0;
     char *clean = malloc(len + 1), *text;
 
@@ -66,9 +66,8 @@ static char *commit_text(const char *message, enum sync_cause cause, const git_o
         n--;
     clean[n] = '\0';
     if (!git_oid_is_zero(gits)) {
-        strcpy(line, GITS_LINE);
-        git_oid_tostr(line + strlen(line), SYNC_ID_SIZE, gits);
-        strcat(line, "\n");
+        git_oid_tostr(hex, sizeof(hex), gits);
+        snprintf(line, sizeof(line), GITS_LINE "%s\n", hex);
     }
     if (asprintf(&text, "%s\n\n%s" CAUSE_LINE "%s\n", n > 0 ? clean : "Checkpoint", line,
                  cause_names[cause]) < 0)

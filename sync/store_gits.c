@@ -347,20 +347,23 @@ int sync_git_writer_end(struct sync_git_writer *w, const char *path, size_t len,
 int sync_git_reader_open(struct sync_store *store, const char *path, size_t len,
                          struct sync_git_reader **out, struct err *err)
 {
-    struct sync_git_reader *r = calloc(1, sizeof(*r));
+    struct sync_git_reader *r;
     git_tree_entry *entry = NULL;
-    char name[SYNC_ID_SIZE + 8];
+    char name[SYNC_ID_SIZE], data[SYNC_ID_SIZE + 8];
     git_tree *all = NULL;
-    int code = r == NULL ? tr_err_set(err, -ENOMEM, "out of memory") : open_all(store, &all, err);
+    int code = open_all(store, &all, err);
 
-    if (code != 0) {
-        free(r);
+    if (code != 0)
         return code;
+    r = calloc(1, sizeof(*r));
+    if (r == NULL) {
+        git_tree_free(all);
+        return tr_err_set(err, -ENOMEM, "out of memory");
     }
-    name_of(path, len, name);
-    strcat(name, "/data");
     r->store = store;
-    if (all == NULL || git_tree_entry_bypath(&entry, all, name) != 0)
+    name_of(path, len, name);
+    snprintf(data, sizeof(data), "%s/data", name);
+    if (all == NULL || git_tree_entry_bypath(&entry, all, data) != 0)
         code = tr_err_set(err, -ENOENT, "no .git folder is kept of this folder");
     else if (git_tree_lookup(&r->data, store->repo, git_tree_entry_id(entry)) != 0)
         code = sync_fail_git(err, -EIO, "a kept .git folder cannot be read");

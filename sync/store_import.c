@@ -38,13 +38,11 @@ static int look(struct import *x, size_t len, const struct stat *st)
     if (!S_ISDIR(st->st_mode) && !S_ISREG(st->st_mode) && !(S_ISLNK(st->st_mode) && x->with_links))
         return refuse(x, len, "neither a file nor a folder");
     r = sync_store_stat(x->store, x->path, len, &now, &nothing);
-    if (r == -ENOENT)
-        r = 0;
-    else if (r != 0)
+    if (r != 0 && r != -ENOENT)
         return sync_fail_path(x->err, r, x->path, len);
-    else if (S_ISDIR(st->st_mode) != (now.type == SYNC_TYPE_DIR))
+    if (r == 0 && S_ISDIR(st->st_mode) != (now.type == SYNC_TYPE_DIR))
         return sync_fail_path(x->err, S_ISDIR(st->st_mode) ? -ENOTDIR : -EISDIR, x->path, len);
-    else if (now.type == SYNC_TYPE_FILE)
+    if (r == 0 && now.type == SYNC_TYPE_FILE)
         x->replaced += now.size;
     x->out->n_files += S_ISREG(st->st_mode);
     x->out->n_dirs += S_ISDIR(st->st_mode);
@@ -140,40 +138,51 @@ void sync_store_import_name(struct sync_store *store, char out[SYNC_IMPORT_NAME]
     snprintf(out, SYNC_IMPORT_NAME, "in-%llu", (unsigned long long)++store->n_staged);
 }
 
+/* Look, keep what is there, take. */
+static int import(struct import *x, int fd, const char *dir, size_t len, const char *author,
+                  struct sync_checkpoint *made)
+{
+    bool created;
+    int r = len > 0 ? sync_store_check_path(dir, len, x->err) : 0;
+
+    if (r != 0)
+        return r;
+    memcpy(x->path, dir, len);
+    r = walk(x, fd, len);
+    if (r == 0)
+        r = sync_store_room(x->store, x->out->bytes - x->replaced, x->err);
+    if (r == 0)
+        r = sync_store_checkpoint(x->store, "Before files were put there as a whole",
+                                  SYNC_CAUSE_API, author, made, NULL, x->err);
+    if (r < 0)
+        return r;
+    x->is_taking = true;
+    r = len > 0 ? sync_store_mkdir(x->store, dir, len, &created, x->err) : 0;
+    return r == 0 ? walk(x, fd, len) : r;
+}
+
 int sync_store_import(struct sync_store *store, const char *name, const char *dir, size_t dir_len,
                       bool with_links, const char *author, struct sync_import *out, struct err *err)
 {
-    struct import *x = calloc(1, sizeof(*x));
-    int fd = sync_dir_open(store->staging, name), r = 0;
-    struct sync_checkpoint *made = malloc(sizeof(*made));
+    int fd = sync_dir_open(store->staging, name), r;
+    struct sync_checkpoint *made;
+    struct import *x;
 
     memset(out, 0, sizeof(*out));
-    if (x == NULL || made == NULL)
+    if (fd < 0)
+        return tr_err_set(err, fd, "what was unpacked is gone");
+    x = calloc(1, sizeof(*x));
+    made = malloc(sizeof(*made));
+    if (x == NULL || made == NULL) {
         r = tr_err_set(err, -ENOMEM, "out of memory");
-    else if (fd < 0)
-        r = tr_err_set(err, fd, "what was unpacked is gone");
-    else if (dir_len > 0)
-        r = sync_store_check_path(dir, dir_len, err);
-    if (r == 0) {
-        *x = (struct import){.store = store, .with_links = with_links, .out = out, .err = err};
-        memcpy(x->path, dir, dir_len);
-        r = walk(x, fd, dir_len);
+    } else {
+        x->store = store;
+        x->with_links = with_links;
+        x->out = out;
+        x->err = err;
+        r = import(x, fd, dir, dir_len, author, made);
     }
-    if (r == 0)
-        r = sync_store_room(store, out->bytes - x->replaced, err);
-    if (r == 0)
-        r = sync_store_checkpoint(store, "Before files were put there as a whole", SYNC_CAUSE_API,
-                                  author, made, NULL, err);
-    if (r >= 0) {
-        bool created;
-
-        x->is_taking = true;
-        r = dir_len > 0 ? sync_store_mkdir(store, dir, dir_len, &created, err) : 0;
-        if (r == 0)
-            r = walk(x, fd, dir_len);
-    }
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     free(made);
     free(x);
     return r;

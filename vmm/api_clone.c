@@ -83,7 +83,7 @@ static int take_git(struct fetch *f, struct sync_store *store, struct err *err)
     struct sync_git_writer *writer = NULL;
     char path[VMM_PATH_SIZE + 64];
     char *buf = malloc(262144);
-    struct stat st;
+    struct stat st = {0};
     ssize_t n = 0;
     int fd, r;
 

@@ -146,17 +146,14 @@ END_TEST
 /* A record of a stream. */
 static size_t record(char *out, int kind, const char *path, const char *content)
 {
-    size_t path_len = strlen(path), len = strlen(content);
 
     memset(out, 0, SYNC_GITDIR_HEAD);
     out[0] = (char)kind;
-    out[2] = (char)path_len;
+    out[2] = (char)strlen(path);
     out[4] = (char)0755;
     out[5] = 1;
-    out[16] = (char)len;
-    memcpy(out + SYNC_GITDIR_HEAD, path, path_len);
-    memcpy(out + SYNC_GITDIR_HEAD + path_len, content, len);
-    return SYNC_GITDIR_HEAD + path_len + len;
+    out[16] = (char)strlen(content);
+    return SYNC_GITDIR_HEAD + (size_t)sprintf(out + SYNC_GITDIR_HEAD, "%s%s", path, content);
 }
 
 START_TEST(forged_streams_put_nothing_anywhere)
