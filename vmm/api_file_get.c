@@ -252,10 +252,14 @@ static int choose_part(struct download *d, const char *etag)
     const struct tr_h2_head *head = d->req->head;
     const char *if_range = tr_h2_head_get(head, "if-range");
     const char *range = tr_h2_head_get(head, "range");
+    const char *known = tr_h2_head_get(head, "if-none-match");
     int64_t first, last;
 
     d->at = 0;
     d->end = d->st.size;
+    /* A list of etags; the quotes keep one from being a part of another (RFC 9110 section 13.1.2). */
+    if (known != NULL && (strcmp(known, "*") == 0 || strstr(known, etag) != NULL))
+        return 304;
     if (range == NULL || (if_range != NULL && strcmp(if_range, etag) != 0))
         return 200;
     switch (agent_range_parse(range, d->st.size, &first, &last)) {
@@ -287,8 +291,10 @@ static void send_head(struct download *d)
         return;
     }
     snprintf(length, sizeof(length), "%lld", (long long)(d->end - d->at));
-    fields[n++] = TR_H2_FIELD("content-type", d->type);
-    fields[n++] = TR_H2_FIELD("content-length", length);
+    if (status != 304) {
+        fields[n++] = TR_H2_FIELD("content-type", d->type);
+        fields[n++] = TR_H2_FIELD("content-length", length);
+    }
     fields[n++] = TR_H2_FIELD("etag", etag);
     fields[n++] = TR_H2_FIELD("accept-ranges", "bytes");
     fields[n++] = TR_H2_FIELD("cache-control", "no-cache");
@@ -302,7 +308,7 @@ static void send_head(struct download *d)
         fields[n++] = TR_H2_FIELD("content-range", part);
     }
     vmm_request_answered(req, status);
-    end = is_head || d->at == d->end;
+    end = is_head || status == 304 || d->at == d->end;
     d->is_over = end;
     if (tr_h2_respond(req->st, status, fields, n, end) != 0) {
         d->is_over = true;

@@ -44,9 +44,9 @@ START_TEST(extremes)
     ck_assert_uint_eq(vmm_rate_take(&slow, 1, 1, 0), 1000);
     ck_assert_uint_eq(vmm_rate_take(&slow, 1, 1, 999), 1);
     ck_assert_uint_eq(vmm_rate_take(&slow, 1, 1, 1000), 0);
-    for (int i = 0; i < 1000000; i++)
-        ck_assert_uint_eq(vmm_rate_take(&fast, 1000000, 1000000, 7), 0);
-    ck_assert_uint_eq(vmm_rate_take(&fast, 1000000, 1000000, 7), 1);
+    for (int i = 0; i < 1000; i++)
+        ck_assert_uint_eq(vmm_rate_take(&fast, 1000000, 1000, 7), 0);
+    ck_assert_uint_eq(vmm_rate_take(&fast, 1000000, 1000, 7), 1);
 }
 END_TEST
 
