@@ -21,6 +21,8 @@
 #define STEP_MS      1000
 #define RETRY_MS     250
 #define RETRY_MAX_MS 10000
+#define TRIES        5     /* before it ever worked */
+#define SILENCE_MS   50000 /* the other end is heard every 15 s */
 #define PROGRESS_MS  200
 #define EXAMPLES     3 /* paths shown for a reason */
 
@@ -41,7 +43,8 @@ struct up {
     bool is_finishing, is_asked; /* a signal came; the other end knows */
     bool has_failed;             /* it said so */
     json_t *end;                 /* its last line, or NULL */
-    uint64_t retry_at, retry_ms, progress_at, looked_at;
+    int n_failed;                /* connections, before one was good */
+    uint64_t heard_at, retry_at, retry_ms, progress_at, looked_at;
     /* What was shown. */
     bool is_in_step, is_left_out_told, has_progress;
     long long to_store, to_folder;
@@ -232,6 +235,7 @@ static bool on_data(struct http_req *req, const uint8_t *data, size_t len)
     struct up *u = req->arg;
 
     u->is_answered = true;
+    u->heard_at = now_ms();
     up_serve_input(u->serve, data, len);
     return true;
 }
@@ -319,7 +323,8 @@ static int lost(struct up *u)
         status = 1;
     else if (u->req->fault == HTTP_WHOLE && u->req->status / 100 != 2)
         status = explain(u);
-    else if (!u->was_connected)
+    else if (!u->was_connected &&
+             ++u->n_failed >= TRIES) /* the API answers, but does not do this */
         status = u->req->fault == HTTP_WHOLE ? cli_fail(1, "the manager has ended the connection")
                                              : http_explain(u->req);
     else if (u->is_finishing)
@@ -403,7 +408,8 @@ static int keep_in_step(struct up *u)
         }
         if (u->end != NULL)
             return end(u);
-        if (u->req != NULL && (u->req->done || up_serve_is_over(u->serve)))
+        if (u->req != NULL && (u->req->done || up_serve_is_over(u->serve) ||
+                               (u->is_connected && now_ms() >= u->heard_at + SILENCE_MS)))
             status = lost(u);
         if (status != 0)
             return status;

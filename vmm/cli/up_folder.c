@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "sync/tree.h"
 #include "vmm/cli/cli.h"
@@ -132,6 +133,17 @@ static int open_locked(const char *dir, struct up_folder *f)
     return take_lock(f);
 }
 
+/* What a run that was killed has left in the folder goes, or goes back. */
+static void sweep(const struct up_folder *f)
+{
+    const struct sync_tree tree = {.root = f->root, .stage = -1};
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    sync_tree_sweep(&tree, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
+    (void)unlinkat(f->root, SYNC_STAGE_NAME, AT_REMOVEDIR); /* fails when it is not there */
+}
+
 int up_folder_open(const char *dir, struct up_folder *f)
 {
     int status;
@@ -139,11 +151,13 @@ int up_folder_open(const char *dir, struct up_folder *f)
     memset(f, 0, sizeof(*f));
     f->lock = f->root = -1;
     status = open_locked(dir, f);
-    if (status != 0)
+    if (status != 0) {
         up_folder_close(f);
-    else
-        read_record(f);
-    return status;
+        return status;
+    }
+    sweep(f);
+    read_record(f);
+    return 0;
 }
 
 void up_folder_close(struct up_folder *f)
