@@ -23,14 +23,15 @@
 #include "vmm/file.h"
 #include "vmm/gits.h"
 
-#define QUIET_MS     10000  /* without a change: a checkpoint is due */
-#define RUN_MS       2000   /* the same after a run has ended */
-#define UNQUIET_MS   300000 /* it is due then, quiet or not */
-#define GITS_MS      120000 /* for all .git folders of a machine */
-#define GITS_LAST_MS 2000   /* for them at least, before a reset */
-#define COUNT_MS     2000   /* between two counts of the store's bytes */
-#define GRACE_MS     500    /* of a last sync, after its time */
-#define CONFLICT_MAX 100    /* that are shown */
+#define QUIET_MS      10000  /* without a change: a checkpoint is due */
+#define RUN_MS        2000   /* the same after a run has ended */
+#define UNQUIET_MS    300000 /* it is due then, quiet or not */
+#define GITS_MS       120000 /* for all .git folders of a machine */
+#define GITS_LAST_MS  2000   /* for them at least, before a reset */
+#define GITS_STUCK_MS 8000   /* and after a last sync that did not end in step */
+#define COUNT_MS      2000   /* between two counts of the store's bytes */
+#define GRACE_MS      500    /* of a last sync, after its time */
+#define CONFLICT_MAX  100    /* that are shown */
 
 #define LABEL_SIZE 64
 
@@ -58,6 +59,7 @@ struct vmm_sync {
     bool has_files; /* the first round is over */
     bool has_gits;  /* after the last sync: the .git folders were taken */
     bool is_gits_closing;
+    bool is_stuck;      /* the run ended with a fault: not much is to be had of the machine */
     uint64_t finish_ms; /* by when a last sync ought to be over */
     /* The job; what is under `task` is the pool's while is_busy. */
     struct vmm_store_job job;
@@ -438,6 +440,7 @@ static void on_run_end(int status, void *arg)
     struct vmm_sync *s = arg;
 
     s->run = NULL;
+    s->is_stuck = status != 0;
     if (s->is_finishing && status != 0 && !s->is_closing)
         log_warn("%s: the last sync did not end in step: %s", s->label, uv_strerror(status));
     if (!s->is_finishing && status != -ECANCELED)
@@ -541,9 +544,10 @@ static void keep_last(struct vmm_sync *s)
         s->has_gits = true;
         uv_timer_stop(&s->timer);
         vmm_gits_take(s->gits,
-                      s->cause != SYNC_CAUSE_RESET ? VMM_SYNC_GITS_MS
-                      : left > GITS_LAST_MS        ? left
-                                                   : GITS_LAST_MS,
+                      s->is_stuck                    ? GITS_STUCK_MS
+                      : s->cause != SYNC_CAUSE_RESET ? VMM_SYNC_GITS_MS
+                      : left > GITS_LAST_MS          ? left
+                                                     : GITS_LAST_MS,
                       on_taken, s);
         return;
     }
