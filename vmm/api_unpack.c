@@ -203,11 +203,13 @@ static void on_unzipped(const struct child_result *result, void *arg)
 
 static void unzip(struct unpack *u)
 {
-    char room[24];
-    const char *argv[] = {"/proc/self/exe", "--unzip", u->staging, u->staged.name, room, NULL};
+    char room[24], files[24];
+    const char *argv[] = {
+        "/proc/self/exe", "--unzip", u->staging, u->staged.name, room, files, NULL};
     struct err err = {0};
 
     snprintf(room, sizeof(room), "%lld", (long long)(u->room > 0 ? u->room : 0));
+    snprintf(files, sizeof(files), "%d", SYNC_STORE_FILES_MAX);
     snprintf(u->folder, sizeof(u->folder), "%s.d", u->staged.name);
     u->busy = true;
     if (child_run(u->req->vmm->loop, argv, NULL, UNZIP_MAX_MS, on_unzipped, u, &u->child, &err) ==

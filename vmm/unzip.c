@@ -20,11 +20,12 @@
 #define MEMORY_MAX (UINT64_C(1024) * 1024 * 1024) /* bytes of address space */
 #define CPU_MAX_S  600
 #define SHOWN      200
+#define TOO_MANY   "the archive has too many files"
 
 struct unzip {
     zip_t *zip;
-    int root; /* NAME.d */
-    int64_t left;
+    int root;             /* NAME.d */
+    int64_t left, n_left; /* bytes, and files and folders, that may still be made */
     uint64_t n_passed;
     char passed[SHOWN + 1];
     int status;
@@ -58,6 +59,31 @@ static bool has_git(const char *path, size_t len)
     return false;
 }
 
+/* A path may make a hundred folders, and they are not in the archive's count of entries. */
+static bool take_entry(struct unzip *x)
+{
+    if (x->n_left > 0) {
+        x->n_left--;
+        return true;
+    }
+    return false;
+}
+
+static int make_dir(struct unzip *x, int dir, const char *name)
+{
+    if (mkdirat(dir, name, 0755) != 0)
+        return errno == EEXIST ? 0 : -1;
+    return take_entry(x) ? 0 : -1;
+}
+
+/* Why a folder could not be made. */
+static int refuse_dir(struct unzip *x, const char *path)
+{
+    return x->n_left == 0
+               ? refuse(x, VMM_UNZIP_REFUSED, NULL, TOO_MANY)
+               : refuse(x, VMM_UNZIP_REFUSED, path, "a file of the archive is on its way");
+}
+
 /* The folder above, made; "" of path is root itself. Returns a descriptor. */
 static int open_above(struct unzip *x, char *path, const char **base)
 {
@@ -68,7 +94,7 @@ static int open_above(struct unzip *x, char *path, const char **base)
         int sub;
 
         *slash = '\0';
-        if (mkdirat(dir, at, 0755) != 0 && errno != EEXIST) {
+        if (make_dir(x, dir, at) != 0) {
             close(dir);
             return -1;
         }
@@ -121,7 +147,11 @@ static int unpack_file(struct unzip *x, zip_uint64_t i, char *path, bool is_exec
     int dir = open_above(x, path, &base), fd, r;
 
     if (dir < 0)
-        return refuse(x, VMM_UNZIP_REFUSED, path, "a file of the archive is on its way");
+        return refuse_dir(x, path);
+    if (!take_entry(x)) {
+        close(dir);
+        return refuse(x, VMM_UNZIP_REFUSED, NULL, TOO_MANY);
+    }
     fd = openat(dir, base, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
                 is_exec ? 0755 : 0644);
     close(dir);
@@ -149,10 +179,9 @@ static int unpack_dir(struct unzip *x, char *path)
     int dir = open_above(x, path, &base), r = 0;
     struct stat st;
 
-    if (dir < 0 || (mkdirat(dir, base, 0755) != 0 &&
-                    (errno != EEXIST || fstatat(dir, base, &st, AT_SYMLINK_NOFOLLOW) != 0 ||
-                     !S_ISDIR(st.st_mode))))
-        r = refuse(x, VMM_UNZIP_REFUSED, path, "a file of the archive is on its way");
+    if (dir < 0 || make_dir(x, dir, base) != 0 ||
+        fstatat(dir, base, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode))
+        r = refuse_dir(x, path);
     if (dir >= 0)
         close(dir);
     return r;
@@ -208,7 +237,7 @@ static int unpack(struct unzip *x)
     zip_int64_t n = zip_get_num_entries(x->zip, 0);
 
     if (n > SYNC_STORE_FILES_MAX)
-        return refuse(x, VMM_UNZIP_REFUSED, NULL, "the archive has too many files");
+        return refuse(x, VMM_UNZIP_REFUSED, NULL, TOO_MANY);
     for (zip_int64_t i = 0; i < n; i++) {
         if (unpack_one(x, (zip_uint64_t)i) != 0)
             return -1;
@@ -242,9 +271,10 @@ bool vmm_unzip_main(int argc, char **argv, int *status)
 {
     static struct unzip x = {.root = -1};
 
-    if (argc != 5 || strcmp(argv[1], "--unzip") != 0)
+    if (argc != 6 || strcmp(argv[1], "--unzip") != 0)
         return false;
     x.left = strtoll(argv[4], NULL, 10);
+    x.n_left = strtoll(argv[5], NULL, 10);
     if (begin(&x, argv[2], argv[3]) == 0 && unpack(&x) == 0)
         printf("%" PRIu64 " %s\n", x.n_passed, x.passed);
     else
