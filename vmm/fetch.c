@@ -209,9 +209,9 @@ static void run_child(const char *const *argv, int out)
 }
 
 /* Returns the exit status; what it said is in f->errors, cut. each (may be NULL) gets what it says
- * in pieces. */
+ * in pieces; when it returns false, git is ended. */
 static int run(struct fetch *f, const char *const *argv,
-               void (*each)(const char *bytes, size_t len, void *arg), void *arg)
+               bool (*each)(const char *bytes, size_t len, void *arg), void *arg)
 {
     char buf[4096];
     int fds[2], status = -1;
@@ -228,8 +228,10 @@ static int run(struct fetch *f, const char *const *argv,
     while (pid > 0 && ((n = read(fds[0], buf, sizeof(buf))) > 0 || (n < 0 && errno == EINTR))) {
         if (n < 0)
             continue;
-        if (each != NULL)
-            each(buf, (size_t)n, arg);
+        if (each != NULL && !each(buf, (size_t)n, arg)) {
+            (void)kill(pid, SIGKILL);
+            break;
+        }
         if ((size_t)n > sizeof(f->errors) - 1 - used)
             n = (ssize_t)(sizeof(f->errors) - 1 - used);
         memcpy(f->errors + used, buf, (size_t)n);
@@ -298,13 +300,15 @@ static int explain(struct fetch *f)
 
 /* The tree that is about to be written: "MODE TYPE ID SIZE\tPATH" with a NUL behind each. */
 struct tally {
-    int64_t bytes, n;
+    int64_t bytes, n, bytes_max, n_max;
     char head[80];
     size_t len;
     bool in_path;
 };
 
-static void count(const char *bytes, size_t len, void *arg)
+/* A few objects may be the whole of a huge tree, each many times: no more is counted than needed.
+ */
+static bool count(const char *bytes, size_t len, void *arg)
 {
     struct tally *t = arg;
 
@@ -317,27 +321,28 @@ static void count(const char *bytes, size_t len, void *arg)
             const char *size = memrchr(t->head, ' ', t->len);
 
             t->head[t->len] = '\0';
-            t->bytes += size != NULL ? strtoll(size, NULL, 10) : 0; /* "-" of a submodule: 0 */
+            t->bytes += size != NULL ? strtoll(size, NULL, 10) : 0; /* "-": no file */
             t->in_path = true;
         } else if (!t->in_path && t->len < sizeof(t->head) - 1) {
             t->head[t->len++] = bytes[i];
         }
     }
+    return t->bytes <= t->bytes_max && t->n <= t->n_max;
 }
 
 static int check_tree(struct fetch *f)
 {
-    const char *argv[] = {"git", "-C", "tree", "ls-tree", "-r", "-l", "-z", "HEAD", NULL};
-    struct tally t = {0};
+    /* -t: folders, too. */
+    const char *argv[] = {"git", "-C", "tree", "ls-tree", "-r", "-t", "-l", "-z", "HEAD", NULL};
+    struct tally t = {.bytes_max = f->bytes, .n_max = f->files};
+    int status = run(f, argv, count, &t);
 
-    if (run(f, argv, count, &t) != 0)
-        return explain(f);
     if (t.bytes > f->bytes)
         return fail(f, VMM_FETCH_TOO_BIG,
                     "the repository's files are larger than what may be kept");
     if (t.n > f->files)
         return fail(f, VMM_FETCH_TOO_BIG, "the repository has more files than a session may have");
-    return 0;
+    return status == 0 ? 0 : explain(f);
 }
 
 static int git(struct fetch *f, const char *const *argv)
