@@ -63,9 +63,11 @@ static bool is_git(const char *name, size_t len)
     return len == 4 && strncasecmp(name, ".git", 4) == 0; /* whatever the file system folds */
 }
 
-/* Does a link at this path lead out of the folder? */
+/* May a link at this path lead out of the folder? ".." counts from where it is, and not from where
+ * a name before it may lead, since that may be a link itself. */
 static bool leads_out(const char *path, size_t len, const char *target, size_t target_len)
 {
+    bool has_name = false;
     long depth = 0;
 
     for (size_t i = 0; i < len; i++)
@@ -76,12 +78,12 @@ static bool leads_out(const char *path, size_t len, const char *target, size_t t
         const char *slash = memchr(target + at, '/', target_len - at);
         size_t end = slash != NULL ? (size_t)(slash - target) : target_len;
 
-        if (end - at == 2 && target[at] == '.' && target[at + 1] == '.')
-            depth--;
-        else if (end > at && !(end - at == 1 && target[at] == '.'))
-            depth++;
-        if (depth < 0)
-            return true;
+        if (end - at == 2 && target[at] == '.' && target[at + 1] == '.') {
+            if (has_name || --depth < 0)
+                return true;
+        } else if (end > at && !(end - at == 1 && target[at] == '.')) {
+            has_name = true;
+        }
         at = end + 1;
     }
     return false;
