@@ -37,6 +37,21 @@ static bool is_worth_it(const struct vmm_request *req)
            !(e->scope == VMM_SCOPE_ADMIN && strcmp(e->method, "GET") == 0);
 }
 
+/* JSON takes UTF-8 alone, and a path comes as it was sent: what is no ASCII is percent-encoded, so
+ * that nobody stays out of the audit by sending something else. */
+static void show_path(const char *path, char out[PATH_MAX_BYTES + 1])
+{
+    size_t n = 0;
+
+    for (; *path != '\0' && n + 3 <= PATH_MAX_BYTES; path++) {
+        if (*path > 0x20 && *path < 0x7f)
+            out[n++] = *path;
+        else
+            n += (size_t)snprintf(out + n, 4, "%%%02X", (unsigned char)*path);
+    }
+    out[n] = '\0';
+}
+
 static char *entry_text(const struct vmm_request *req)
 {
     const char *from = tr_h2_head_get(req->head, "x-forwarded-for");
@@ -46,7 +61,7 @@ static char *entry_text(const struct vmm_request *req)
     int r;
 
     vmm_time_text(vmm_wall_ms(), time);
-    snprintf(path, sizeof(path), "%s", req->path);
+    show_path(req->path, path);
     entry = json_pack("{ss, ss, ss, ss, ss, ss, si, ss}", "time", time, "node",
                       req->vmm->options->node, "owner", req->who.owner, "key", req->who.key,
                       "method", req->websocket ? "GET" : req->head->method, "path", path, "status",
@@ -106,13 +121,13 @@ static void keep(struct vmm_audit *audit, const char *text)
 
 void vmm_audit_answered(struct vmm_request *req)
 {
-    char ids[VMM_TRACE_IDS], *text;
+    char ids[VMM_TRACE_IDS], path[PATH_MAX_BYTES + 1], *text;
 
     if (req->head == NULL || !is_worth_it(req))
         return;
-    tr_log(TR_LOG_INFO, vmm_trace_ids(req, ids), "%s%s%s: %s %.*s: %d", req->who.owner,
-           *req->who.key ? " by key " : "", req->who.key, req->head->method, PATH_MAX_BYTES,
-           req->path, req->status);
+    show_path(req->path, path);
+    tr_log(TR_LOG_INFO, vmm_trace_ids(req, ids), "%s%s%s: %s %s: %d", req->who.owner,
+           *req->who.key ? " by key " : "", req->who.key, req->head->method, path, req->status);
     if (req->vmm->options->audit_entries == 0)
         return;
     text = entry_text(req);
