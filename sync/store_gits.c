@@ -23,7 +23,7 @@ struct sync_git_writer {
     uint8_t *piece;
     size_t len;
     uint64_t n;
-    int64_t bytes;
+    int64_t bytes, max; /* max 0: no limit */
 };
 
 struct sync_git_reader {
@@ -302,12 +302,19 @@ static int end_piece(struct sync_git_writer *w, struct err *err)
     return r;
 }
 
+void sync_git_writer_limit(struct sync_git_writer *w, int64_t max)
+{
+    w->max = max;
+}
+
 int sync_git_writer_add(struct sync_git_writer *w, const void *bytes, size_t len, struct err *err)
 {
     const uint8_t *at = bytes;
     int r = 0;
 
     w->bytes += (int64_t)len;
+    if (w->max > 0 && w->bytes > w->max)
+        return tr_err_set(err, -EFBIG, "a .git folder is larger than the limit");
     for (size_t i = 0; i < len && r == 0; i++) {
         w->piece[w->len++] = at[i];
         w->hash = (w->hash << 1) + w->gear[at[i]];

@@ -29,7 +29,10 @@ TR_MUST_CHECK int sync_store_gits(struct sync_store *store, sync_git_cb cb, void
  * lost with the store's closing until a checkpoint is made. */
 TR_MUST_CHECK int sync_git_writer_new(struct sync_store *store, struct sync_git_writer **out,
                                       struct err *err);
-/* -EDQUOT. */
+/* No more than so many bytes in all; 0 (as it begins): no limit. Pieces that are there already cost
+ * nothing of the quota, so that alone bounds nothing. */
+void sync_git_writer_limit(struct sync_git_writer *w, int64_t max);
+/* -EDQUOT; -EFBIG: over the limit. */
 TR_MUST_CHECK int sync_git_writer_add(struct sync_git_writer *w, const void *bytes, size_t len,
                                       struct err *err);
 TR_MUST_CHECK int sync_git_writer_end(struct sync_git_writer *w, const char *path, size_t len,

@@ -71,6 +71,7 @@ struct vmm_gits {
     struct sync_git_screen *screen;
     bool is_look_only; /* what comes is not taken yet */
     bool was_seen;     /* the whole of it, and it holds no secret */
+    int64_t n_seen;    /* bytes that came; what a guest says beforehand counts for nothing */
     struct sync_git_reader *reader;
     struct sync_buf in;    /* received, not in the job */
     struct sync_buf block; /* the job's */
@@ -210,12 +211,18 @@ static int drop(struct vmm_gits *g, struct sync_store *store)
 
 static int add(struct vmm_gits *g, struct sync_store *store)
 {
-    int r = sync_git_screen_feed(g->screen, g->block.data, g->block.len);
+    int r;
 
+    g->n_seen += (int64_t)g->block.len;
+    if (g->n_seen > g->o.max_bytes)
+        return -EFBIG;
+    r = sync_git_screen_feed(g->screen, g->block.data, g->block.len);
     if (r != 0 || g->is_look_only)
         return r == 1 ? -EACCES : r;
     if (g->writer == NULL)
         r = sync_git_writer_new(store, &g->writer, &g->job.err);
+    if (r == 0)
+        sync_git_writer_limit(g->writer, g->o.max_bytes);
     return r == 0 ? sync_git_writer_add(g->writer, g->block.data, g->block.len, &g->job.err) : r;
 }
 
@@ -388,6 +395,7 @@ static void fini_transfer(struct vmm_gits *g)
     sync_git_reader_close(g->reader);
     g->reader = NULL;
     g->block.len = g->in.len = 0;
+    g->n_seen = 0;
     g->read_all = false;
 }
 
@@ -595,6 +603,9 @@ static void step_get(struct vmm_gits *g)
         if (g->result != 0) {
             if (g->result == -EACCES)
                 refuse(g, f);
+            else if (g->result == -EFBIG)
+                leave_out(g, f, "git-too-big",
+                          "a Git repository's own data, larger than the limit");
             else if (g->result == -E2BIG)
                 leave_out(g, f, "git-too-big",
                           "too much is in it to be looked through for secrets");

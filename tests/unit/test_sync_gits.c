@@ -399,6 +399,26 @@ START_TEST(the_quota_holds)
 }
 END_TEST
 
+/* The same bytes over and over take no room, and yet they end. */
+START_TEST(the_limit_is_kept_without_a_quota)
+{
+    static const char zeros[65536];
+    struct sync_git_writer *w;
+    int r = 0, n = 0;
+
+    ck_assert_int_eq(sync_git_writer_new(store, &w, &err), 0);
+    sync_git_writer_limit(w, 4 * 1024 * 1024);
+    while (r == 0 && n < 1000) {
+        r = sync_git_writer_add(w, zeros, sizeof(zeros), &err);
+        n++;
+    }
+    ck_assert_int_eq(r, -EFBIG);
+    ck_assert_int_eq(n, 65);
+    sync_git_writer_free(w);
+    ck_assert_str_eq(gits(), "");
+}
+END_TEST
+
 /* Whoever clones the session gets files, and nothing else. */
 START_TEST(a_clone_has_none_of_it)
 {
@@ -424,6 +444,7 @@ static void add(Suite *s)
     tcase_add_test(tc, a_message_names_none);
     tcase_add_test(tc, what_did_not_change_takes_no_room);
     tcase_add_test(tc, the_quota_holds);
+    tcase_add_test(tc, the_limit_is_kept_without_a_quota);
     tcase_add_test(tc, a_clone_has_none_of_it);
 }
 
