@@ -23,7 +23,7 @@ struct vmm_replays {
     struct vmm_replay *first, *last; /* oldest first */
 };
 
-void vmm_replays_fini(struct vmm_replays *replays);
+void vmm_replays_fini(struct vmm_replays *all);
 
 /* The body of a request for a creation is there. Returns true when the handler should run;
  * req->replay is set then if the answer is to be kept. False: answered, with the first one's

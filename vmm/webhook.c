@@ -475,7 +475,7 @@ int vmm_webhooks_open(struct vmm *vmm, struct vmm_webhooks **out, struct err *er
     r = vmm_file_mkdirs(all->dir, 0700, err);
     if (r == 0 && (d = opendir(all->dir)) == NULL)
         r = tr_err_set(err, -errno, "cannot read %s: %s", all->dir, strerror(errno));
-    if (r == 0) {
+    if (r == 0 && d != NULL) {
         bool any = false;
 
         while ((entry = readdir(d)) != NULL)
@@ -483,7 +483,7 @@ int vmm_webhooks_open(struct vmm *vmm, struct vmm_webhooks **out, struct err *er
         rewinddir(d);
         r = vmm_seal_open(vmm->options->state_dir, KEY_FILE, !any, &all->seal, err);
     }
-    while (r == 0 && (entry = readdir(d)) != NULL) {
+    while (r == 0 && d != NULL && (entry = readdir(d)) != NULL) {
         size_t len = strlen(entry->d_name);
 
         if (entry->d_name[0] != '.' && len == VMM_ID_LEN + 5 &&

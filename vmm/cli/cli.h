@@ -107,8 +107,8 @@ char *cli_printf(const char *fmt, ...) TR_PRINTF(1, 2);
 char *cli_shell_text(int argc, char **argv);
 json_t *cli_env_object(const struct cli_list *list); /* K=V items; NULL after saying which is not */
 
-/* Become another program of ours, which is installed beside this one (doctor.c). Returns, with an exit
- * status, only when that cannot be done. */
+/* Become another program of ours, which is installed beside this one (doctor.c). Returns, with an
+ * exit status, only when that cannot be done. */
 int cli_run_beside(const char *name, const char *const *argv);
 
 /* ssh into a session's sandbox with further words for it: options. Returns the exit status. */
