@@ -16,11 +16,17 @@
 static bool is_near(const char *url)
 {
     char host[256];
+    const char *rest;
     size_t len;
 
     url += strlen("http://");
     len = *url == '[' ? strcspn(url, "]") + 1 : strcspn(url, ":/");
-    if (len >= sizeof(host))
+    if (len >= sizeof(host) || len > strlen(url))
+        return false;
+    rest = url + len;
+    if (*rest == ':') /* else the host may be behind an "@" */
+        rest += 1 + strspn(rest + 1, "0123456789");
+    if (*rest != '\0' && *rest != '/')
         return false;
     snprintf(host, sizeof(host), "%.*s", (int)len, url);
     len = strlen(host);
