@@ -107,12 +107,27 @@ static bool count_left_out(const char *path, size_t len, unsigned why, void *arg
     return true;
 }
 
+/* libuv has no names for some, a used up quota among them, and makes new texts for those. */
+static const char *fault_name(int status)
+{
+    const char *name = strerrorname_np(-status);
+
+    return name != NULL ? name : uv_err_name(status);
+}
+
+static const char *fault_text(int status)
+{
+    const char *text = strerrordesc_np(-status);
+
+    return text != NULL ? text : uv_strerror(status);
+}
+
 static bool show_fault(enum sync_side side, const char *path, size_t len, int status, void *arg)
 {
     struct sync_run_news *news = arg;
 
-    return show(news->faults, &news->n_faults, path, len, side, uv_err_name(status),
-                uv_strerror(status));
+    return show(news->faults, &news->n_faults, path, len, side, fault_name(status),
+                fault_text(status));
 }
 
 static void publish(struct sync_run *run, int round, const struct err *err)
