@@ -141,7 +141,7 @@ TR_MUST_CHECK int sync_find_commit(struct sync_store *store, const char *name, g
 TR_MUST_CHECK int sync_gits_keep(struct sync_store *store, struct err *err);
 /* Make those of the folders at and below path what they were then. Returns whether that changed
  * anything. */
-TR_MUST_CHECK int sync_gits_restore(struct sync_store *store, const git_oid *then,
-                                    const char *path, size_t len, struct err *err);
+TR_MUST_CHECK int sync_gits_restore(struct sync_store *store, const git_oid *then, const char *path,
+                                    size_t len, struct err *err);
 
 #endif

@@ -257,7 +257,8 @@ static int choose_part(struct download *d, const char *etag)
 
     d->at = 0;
     d->end = d->st.size;
-    /* A list of etags; the quotes keep one from being a part of another (RFC 9110 section 13.1.2). */
+    /* A list of etags; the quotes keep one from being a part of another (RFC 9110 section 13.1.2).
+     */
     if (known != NULL && (strcmp(known, "*") == 0 || strstr(known, etag) != NULL))
         return 304;
     if (range == NULL || (if_range != NULL && strcmp(if_range, etag) != 0))

@@ -51,7 +51,7 @@ struct vmm {
     struct vmm_webhooks *webhooks;
     struct vmm_figures figures;
     struct vmm_metrics *metrics; /* NULL: none are served */
-    bool ending; /* a graceful end has begun: nothing new is started */
+    bool ending;                 /* a graceful end has begun: nothing new is started */
 };
 
 #endif

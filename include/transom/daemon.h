@@ -43,8 +43,8 @@ TR_MUST_CHECK int tr_daemon_gateway_user(const char *user, uid_t *uid, gid_t *gi
  * errors: nobody depends on it. */
 void tr_daemon_notify(const char *state);
 
-/* Say that we go round, if the service manager wants to know (WATCHDOG_USEC). Returns how often in ms
- * it should be said, half of its patience, or 0. */
+/* Say that we go round, if the service manager wants to know (WATCHDOG_USEC). Returns how often in
+ * ms it should be said, half of its patience, or 0. */
 unsigned tr_daemon_watchdog(void);
 
 #endif

@@ -8,14 +8,14 @@
 #include <stdint.h>
 #include "vmm/net/range.h"
 
-#define RULES_UPLINK   "uplink" /* the veth's end inside the namespace */
-#define RULES_TABLE    "transom"
-#define RULES_GATEWAY  "169.254.1.1"
-#define RULES_DNS_PORT 53053 /* of the name server outside, on the veth's host end */
+#define RULES_UPLINK    "uplink" /* the veth's end inside the namespace */
+#define RULES_TABLE     "transom"
+#define RULES_GATEWAY   "169.254.1.1"
+#define RULES_DNS_PORT  53053 /* of the name server outside, on the veth's host end */
 /* Who fetches on a session's behalf, in the namespace itself: what holds for machines holds for
  * this user. Nobody else on the host is him. */
 #define RULES_FETCH_UID 65533
-#define RULES_WAS_OFF  "forwarding_was_off"
+#define RULES_WAS_OFF   "forwarding_was_off"
 
 /* A machine's tap and its address. */
 struct rules_pair {
