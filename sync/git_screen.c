@@ -215,21 +215,35 @@ static bool is_hex(const char *text, size_t n)
     return strspn(text, "0123456789abcdef") == n;
 }
 
-/* objects/xx and the rest of the name, of SHA-1 or SHA-256. */
+/* What is behind "objects/": of the repository, or of one within it, as those of submodules are
+ * (modules/NAME). NULL: none. */
+static const char *in_objects(const char *path)
+{
+    const char *found = NULL;
+
+    for (const char *at = path; (at = strstr(at, "objects/")) != NULL; at++) {
+        if (at == path || at[-1] == '/')
+            found = at + 8;
+    }
+    return found;
+}
+
+/* xx and the rest of the name, of SHA-1 or SHA-256. */
 static bool is_loose(const char *path)
 {
-    size_t rest = strlen(path) > 11 ? strlen(path + 11) : 0;
+    const char *name = in_objects(path);
+    size_t rest = name != NULL && strlen(name) > 3 ? strlen(name + 3) : 0;
 
-    return strncmp(path, "objects/", 8) == 0 && is_hex(path + 8, 2) && path[10] == '/' &&
-           (rest == 38 || rest == 62) && is_hex(path + 11, rest);
+    return (rest == 38 || rest == 62) && is_hex(name, 2) && name[2] == '/' &&
+           is_hex(name + 3, rest);
 }
 
 static bool is_pack(const char *path)
 {
-    size_t len = strlen(path);
+    const char *name = in_objects(path);
+    size_t len = name != NULL ? strlen(name) : 0;
 
-    return strncmp(path, "objects/pack/", 13) == 0 && len > 5 &&
-           strcmp(path + len - 5, ".pack") == 0;
+    return len > 10 && strncmp(name, "pack/", 5) == 0 && strcmp(name + len - 5, ".pack") == 0;
 }
 
 static void begin_file(struct sync_git_screen *s)

@@ -129,6 +129,18 @@ START_TEST(in_an_object)
 }
 END_TEST
 
+START_TEST(in_a_submodule)
+{
+    shell(GIT "init -q --bare .git/modules/objects/sub && echo 'key = " SECRET "' | " GIT
+              "-C .git/modules/objects/sub hash-object -w --stdin");
+    check_found("an object", 1);
+    shell("rm -r .git/modules/objects/sub && echo 'key = " SECRET "' > c && " GIT "add c && " GIT
+          "commit -q -m two && " GIT "gc -q && mkdir -p .git/modules/sub && mv .git/objects "
+          ".git/modules/sub/ && mkdir .git/objects && rm -rf .git/index");
+    check_found("a pack", 1);
+}
+END_TEST
+
 START_TEST(in_what_differs)
 {
     /* The old version is kept as a difference to the new one. */
@@ -210,6 +222,7 @@ int main(void)
     tcase_add_test(tc, none_is_found_where_there_is_none);
     tcase_add_test(tc, in_a_file_of_its_own);
     tcase_add_test(tc, in_an_object);
+    tcase_add_test(tc, in_a_submodule);
     tcase_add_test(tc, in_what_differs);
     tcase_add_test(tc, in_a_message);
     tcase_add_test(tc, in_another_form);
