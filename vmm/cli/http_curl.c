@@ -10,19 +10,48 @@
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http_internal.h"
 
-/* clang-format off */
-#define FUNCTIONS(X)                                                                               \
-    X(easy_cleanup) X(easy_getinfo) X(easy_init) X(easy_pause) X(easy_setopt)                      \
-    X(easy_strerror) X(global_cleanup) X(global_init) X(multi_add_handle) X(multi_cleanup)         \
-    X(multi_info_read) X(multi_init) X(multi_perform) X(multi_poll) X(multi_remove_handle)         \
-    X(slist_append) X(slist_free_all)
-/* clang-format on */
-
 static struct {
-#define X(name) __typeof__(curl_##name) *name;
-    FUNCTIONS(X)
-#undef X
+    __typeof__(curl_easy_cleanup) *easy_cleanup;
+    __typeof__(curl_easy_getinfo) *easy_getinfo;
+    __typeof__(curl_easy_init) *easy_init;
+    __typeof__(curl_easy_pause) *easy_pause;
+    __typeof__(curl_easy_setopt) *easy_setopt;
+    __typeof__(curl_easy_strerror) *easy_strerror;
+    __typeof__(curl_global_cleanup) *global_cleanup;
+    __typeof__(curl_global_init) *global_init;
+    __typeof__(curl_multi_add_handle) *multi_add_handle;
+    __typeof__(curl_multi_cleanup) *multi_cleanup;
+    __typeof__(curl_multi_info_read) *multi_info_read;
+    __typeof__(curl_multi_init) *multi_init;
+    __typeof__(curl_multi_perform) *multi_perform;
+    __typeof__(curl_multi_poll) *multi_poll;
+    __typeof__(curl_multi_remove_handle) *multi_remove_handle;
+    __typeof__(curl_slist_append) *slist_append;
+    __typeof__(curl_slist_free_all) *slist_free_all;
 } curl;
+
+static const struct {
+    const char *name;
+    void *function; /* a pointer to one */
+} functions[] = {
+    {"curl_easy_cleanup", &curl.easy_cleanup},
+    {"curl_easy_getinfo", &curl.easy_getinfo},
+    {"curl_easy_init", &curl.easy_init},
+    {"curl_easy_pause", &curl.easy_pause},
+    {"curl_easy_setopt", &curl.easy_setopt},
+    {"curl_easy_strerror", &curl.easy_strerror},
+    {"curl_global_cleanup", &curl.global_cleanup},
+    {"curl_global_init", &curl.global_init},
+    {"curl_multi_add_handle", &curl.multi_add_handle},
+    {"curl_multi_cleanup", &curl.multi_cleanup},
+    {"curl_multi_info_read", &curl.multi_info_read},
+    {"curl_multi_init", &curl.multi_init},
+    {"curl_multi_perform", &curl.multi_perform},
+    {"curl_multi_poll", &curl.multi_poll},
+    {"curl_multi_remove_handle", &curl.multi_remove_handle},
+    {"curl_slist_append", &curl.slist_append},
+    {"curl_slist_free_all", &curl.slist_free_all},
+};
 
 struct transport {
     const struct http_target *target;
@@ -35,31 +64,22 @@ struct part {
     char error[CURL_ERROR_SIZE];
 };
 
-static void *find(void *lib, const char *name)
-{
-    void *function = dlsym(lib, name);
-
-    if (function == NULL)
-        cli_fail(1, "--api: %s", dlerror());
-    return function;
-}
-
 static bool load(void)
 {
     void *lib = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
 
     if (lib == NULL)
         lib = dlopen("libcurl-gnutls.so.4", RTLD_NOW | RTLD_LOCAL);
-    if (lib == NULL) {
-        cli_fail(1, "--api needs libcurl (Debian's package libcurl4): %s", dlerror());
-        return false;
+    for (size_t i = 0; lib != NULL && i < sizeof(functions) / sizeof(functions[0]); i++) {
+        void *found = dlsym(lib, functions[i].name);
+
+        memcpy(functions[i].function, &found, sizeof(found));
+        if (found == NULL)
+            lib = NULL;
     }
-#define X(name)                                                                                    \
-    if ((*(void **)&curl.name = find(lib, "curl_" #name)) == NULL)                                 \
-        return false;
-    FUNCTIONS(X)
-#undef X
-    return true;
+    if (lib == NULL)
+        cli_fail(1, "--api needs libcurl (Debian's package libcurl4): %s", dlerror());
+    return lib != NULL;
 }
 
 static void *open_transport(const struct http_target *target)
