@@ -334,7 +334,7 @@ static json_t *describe(const struct agent *a)
 /* Said hello to as another machine: restored from a template, where it had a name already. */
 static bool is_another(const struct agent *a, const struct hello *h)
 {
-    return a->greeted && strcmp(a->id.label, h->label) != 0;
+    return a->id.label != NULL && strcmp(a->id.label, h->label) != 0;
 }
 
 void agent_hello_handle(struct agent_request *req)

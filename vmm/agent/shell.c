@@ -30,7 +30,7 @@
 
 #define KICK_MS           40 /* first repetition; each waits half as long again */
 #define KICK_MAX_MS       400
-#define DEATH_ASKED       20 /* times, at intervals of a millisecond, how a command ended */
+#define DEATH_ASKED       200 /* times, at intervals of a millisecond, how a command ended */
 #define KICKS_BEFORE_INT  3
 #define KICKS_BEFORE_KILL 5
 #define SLEEP_TRIES       40  /* milliseconds to wait for the line editor after "kicked" */

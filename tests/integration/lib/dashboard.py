@@ -38,7 +38,7 @@ class Site:
     def start_manager(self):
         options = {"run_dir": self.edge.dir, "state_dir": self.state, "cache_dir": self.edge.dir + "/cache",
                    "domain": "localhost", "net.enabled": False, "redis.url": self.edge.options["redis.url"],
-                   "vmm.accelerator": "tcg", "vmm.stop_machines_on_exit": True}
+                   "vmm.accelerator": "tcg", "vmm.stop_machines_on_exit": True, "vmm.metrics": ""}
         path, log = self.edge.dir + "/vmm.yaml", self.edge.dir + "/vmm.log"
         with open(path, "w", encoding="utf-8") as file:
             file.write(to_yaml(options))
