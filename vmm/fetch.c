@@ -72,6 +72,8 @@ int vmm_fetch_check_url(const char *url, struct err *err)
         return tr_err_set(err, -EINVAL, "the URL has no host, or is longer than 2000 bytes");
     if (memchr(host, '@', len) != NULL)
         return tr_err_set(err, -EINVAL, "the URL must not hold a user or a password");
+    if (strpbrk(host, "?#") != NULL) /* the URL is shown, and is in git's argv */
+        return tr_err_set(err, -EINVAL, "the URL must have no query, which may hold a token");
     for (const char *c = url; *c != '\0'; c++) {
         if ((unsigned char)*c <= 0x20 || *c == 0x7f)
             return tr_err_set(err, -EINVAL, "the URL holds a blank or a control character");

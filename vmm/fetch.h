@@ -23,7 +23,7 @@ enum vmm_fetch_status {
     VMM_FETCH_TOO_BIG = 7, /* more than BYTES or FILES */
 };
 
-/* http, https and git, with a host and without user or password. */
+/* http, https and git, with a host, and without user, password and query. */
 TR_MUST_CHECK int vmm_fetch_check_url(const char *url, struct err *err);
 /* A branch, a tag, or all digits of a commit's id. */
 TR_MUST_CHECK int vmm_fetch_check_ref(const char *ref, struct err *err);
