@@ -19,6 +19,8 @@
 #define TRIES      3         /* of one that is changed while it is read */
 #define FOLDERS    (8 << 20) /* bytes of paths that are asked about; the agent's limit */
 #define ANSWER_MAX (1 << 20) /* the guest is not trusted */
+#define FOUND_MAX  2000      /* repositories of one machine that are kept */
+#define TOLD_MAX   20        /* lines in the log about what is left out */
 #define BLOCK      (256 * 1024)
 #define H2_CANCEL  8
 
@@ -144,7 +146,8 @@ static void leave_out(struct vmm_gits *g, const struct folder *f, const char *co
             *at++ = (char)c;
     }
     memcpy(at, end, strlen(end) + 1);
-    log_warn("%s: %s is not kept: %s", g->o.label, text, why);
+    if (json_array_size(g->fresh_left_out) < TOLD_MAX)
+        log_warn("%s: %s is not kept: %s", g->o.label, text, why);
     json_array_append_new(g->fresh_left_out,
                           json_pack("{ss, ss, ss}", "path", text, "code", code, "why", why));
     free(text);
@@ -450,6 +453,12 @@ static int take_found(struct vmm_gits *g, const json_t *answer)
         const char *print = json_string_value(json_object_get(item, "print"));
         struct folder *f;
 
+        if (g->found.n == FOUND_MAX) {
+            log_warn("%s: more than %d repositories; those beyond are not kept", g->o.label,
+                     FOUND_MAX);
+            g->is_partial = true;
+            break;
+        }
         if (!json_is_integer(json_object_get(item, "index")) || index <= last ||
             index >= (json_int_t)g->n_dirs)
             return UV_EPROTO;
