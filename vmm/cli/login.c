@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <termios.h>
 #include <unistd.h>
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http.h"
 #include "vmm/cli/profile.h"
+#include "vmm/cli/term.h"
 
 /* Is this http:// URL one of this computer, so that the key does not travel? */
 static bool is_near(const char *url)
@@ -61,25 +61,16 @@ static int read_line(int fd, const char *name, char *out, size_t size)
 /* From the terminal without showing it, or from standard input. */
 static int ask_key(const char *url, char *key, size_t size)
 {
-    struct termios old, quiet;
+    struct termios old;
     int fd, status;
 
     if (!isatty(STDIN_FILENO))
         return read_line(STDIN_FILENO, "standard input", key, size);
-    fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0 || tcgetattr(fd, &old) != 0) {
-        if (fd >= 0)
-            close(fd);
+    fd = term_hidden("API key for", url, &old);
+    if (fd < 0)
         return cli_fail(1, "there is no terminal to ask at: use standard input or --key-file");
-    }
-    quiet = old;
-    quiet.c_lflag &= ~(tcflag_t)ECHO;
-    tcsetattr(fd, TCSAFLUSH, &quiet);
-    dprintf(fd, "API key for %s: ", url);
     status = read_line(fd, "terminal", key, size);
-    tcsetattr(fd, TCSAFLUSH, &old);
-    dprintf(fd, "\n");
-    close(fd);
+    term_shown(fd, &old);
     return status;
 }
 

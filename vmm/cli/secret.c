@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
 #include <unistd.h>
 #include "vmm/cli/cli.h"
 #include "vmm/cli/http.h"
+#include "vmm/cli/term.h"
 
 #define VALUE_MAX 65536
 
@@ -46,22 +46,13 @@ static void drop_line_end(struct value *v)
 /* Ask at the terminal, without showing what is typed. */
 static int prompt(const char *name, struct value *v)
 {
-    struct termios old, quiet;
-    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY), status;
+    struct termios old;
+    int fd = term_hidden("Value of", name, &old), status;
 
-    if (fd < 0 || tcgetattr(fd, &old) != 0) {
-        if (fd >= 0)
-            close(fd);
+    if (fd < 0)
         return cli_fail(1, "there is no terminal to ask at: use standard input or --file");
-    }
-    quiet = old;
-    quiet.c_lflag &= ~(tcflag_t)ECHO;
-    tcsetattr(fd, TCSAFLUSH, &quiet);
-    dprintf(fd, "Value of %s: ", name);
     status = read_all(fd, "terminal", true, v);
-    tcsetattr(fd, TCSAFLUSH, &old);
-    dprintf(fd, "\n");
-    close(fd);
+    term_shown(fd, &old);
     drop_line_end(v);
     return status;
 }

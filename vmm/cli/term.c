@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "vmm/cli/term.h"
 
+#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -73,4 +75,28 @@ int term_next_signal(int fd)
     struct signalfd_siginfo info;
 
     return read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info) ? (int)info.ssi_signo : 0;
+}
+
+int term_hidden(const char *question, const char *subject, struct termios *old)
+{
+    struct termios quiet;
+    int fd = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+
+    if (fd < 0 || tcgetattr(fd, old) != 0) {
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    quiet = *old;
+    quiet.c_lflag &= ~(tcflag_t)ECHO;
+    tcsetattr(fd, TCSAFLUSH, &quiet);
+    dprintf(fd, "%s %s: ", question, subject);
+    return fd;
+}
+
+void term_shown(int fd, const struct termios *old)
+{
+    tcsetattr(fd, TCSAFLUSH, old);
+    dprintf(fd, "\n");
+    close(fd);
 }

@@ -3,6 +3,7 @@
 #ifndef VMM_CLI_TERM_H
 #define VMM_CLI_TERM_H
 
+#include <termios.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +20,12 @@ void term_restore(void); /* async-signal-safe; again: nothing */
 int term_signal_fd(const int *numbers, int n);
 /* Next signal waiting at the descriptor, or 0. */
 int term_next_signal(int fd);
+
+/* Ask at the controlling terminal for what must not be shown while it is typed: "QUESTION SUBJECT:
+ * ". Returns a descriptor to read the answer from, for term_shown() with *old, or -1 without a
+ * terminal. */
+int term_hidden(const char *question, const char *subject, struct termios *old);
+/* As it was before; closes fd. */
+void term_shown(int fd, const struct termios *old);
 
 #endif
